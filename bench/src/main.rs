@@ -1,0 +1,2 @@
+//! Runs benchmark groups. `cargo run --release -p dalsegno-bench -- log`.
+fn main() {}

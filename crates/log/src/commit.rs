@@ -1,0 +1,414 @@
+//! Group commit: who syncs, who waits, who is woken.
+//!
+//! At any time at most one party has the *turn*: it alone takes the filling group, writes it and
+//! syncs it. Nobody holds a lock that appenders need while the disk works.
+//!
+//! | situation | who syncs, and why |
+//! |---|---|
+//! | a thread waits and nobody has the turn | that thread itself: no hand-over to another thread and back |
+//! | others queued up meanwhile | the flusher thread, round after round, until no one waits: it need not be woken for the next round |
+//! | a task waits | the flusher, because a task must not block |
+//! | no flusher ([`crate::Options::without_threads`]) | whoever waits |
+//!
+//! Invariant: `durable` rises only after the sync that covers it has returned, and whoever waits
+//! for an LSN at or below it is woken after it has risen.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use crate::Lsn;
+use crate::error::{IoFailure, Poisoned, SyncError};
+use crate::filling::{Filling, Group};
+use crate::fs::FsLock;
+use crate::options::Options;
+use crate::sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock};
+use crate::writer::{WriteError, Writer};
+
+/// How long to leave a full disk alone before the background sync tries again.
+const FULL_DISK_PAUSE: Duration = Duration::from_millis(100);
+
+/// Somebody who waits for an LSN.
+#[derive(Debug)]
+struct Waiter {
+    id: u64,
+    lsn: Lsn,
+    waker: Waker,
+    /// Wants a sync now, as opposed to following whatever becomes durable.
+    wants_sync: bool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Somebody has the turn.
+    taken: bool,
+    /// The turn was given to the flusher, which has not noticed yet.
+    handed_to_flusher: bool,
+    /// The flusher should take a turn although no one waits: the buffer is filling up.
+    wanted: bool,
+    stop: bool,
+    waiters: Vec<Waiter>,
+    next_id: u64,
+    /// How many want the turn for themselves, to seal or to close.
+    turn_requests: usize,
+    /// How often the disk was found full, and the last time's error.
+    times_full: u64,
+    full: Option<(Instant, IoFailure)>,
+}
+
+/// What is between `open` and `close`, shared by handles, futures and the flusher.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub options: Options,
+    pub dir: PathBuf,
+    pub filling: Mutex<Filling>,
+    pub durable: Arc<AtomicU64>,
+    /// Number and first LSN of the segments that readers can use.
+    pub segments: Arc<Mutex<Vec<(u64, Lsn)>>>,
+    poisoned: OnceLock<Poisoned>,
+    /// Locked by whoever has the turn, and for a moment by who asks for statistics.
+    pub writer: Mutex<Writer>,
+    /// The buffer that is not filling.
+    idle_group: Mutex<Group>,
+    queue: Mutex<Queue>,
+    flusher_wake: Condvar,
+    turn_free: Condvar,
+    pub lock: Mutex<Option<Box<dyn FsLock>>>,
+}
+
+/// One answer to a waiter's question.
+#[derive(Debug)]
+pub(crate) enum Poll {
+    Done(Result<(), SyncError>),
+    /// The waker will be called.
+    Wait,
+    /// Nobody syncs and there is no flusher: the caller now has the turn.
+    YourTurn,
+}
+
+/// A wait as its owner sees it.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub lsn: Lsn,
+    pub wants_sync: bool,
+    id: Option<u64>,
+    times_full: Option<u64>,
+}
+
+impl Wait {
+    pub fn new(lsn: Lsn, wants_sync: bool) -> Wait {
+        Wait {
+            lsn,
+            wants_sync,
+            id: None,
+            times_full: None,
+        }
+    }
+}
+
+impl Shared {
+    pub fn new(
+        options: Options,
+        dir: PathBuf,
+        writer: Writer,
+        next_lsn: Lsn,
+        segments: Vec<(u64, Lsn)>,
+        lock: Box<dyn FsLock>,
+    ) -> Shared {
+        Shared {
+            options,
+            dir,
+            filling: Mutex::new(Filling::new(next_lsn)),
+            durable: Arc::new(AtomicU64::new(next_lsn - 1)),
+            segments: Arc::new(Mutex::new(segments)),
+            poisoned: OnceLock::new(),
+            writer: Mutex::new(writer),
+            idle_group: Mutex::new(Group::default()),
+            queue: Mutex::new(Queue::default()),
+            flusher_wake: Condvar::new(),
+            turn_free: Condvar::new(),
+            lock: Mutex::new(Some(lock)),
+        }
+    }
+
+    pub fn durable(&self) -> Lsn {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    pub fn poisoned(&self) -> Option<&Poisoned> {
+        self.poisoned.get()
+    }
+
+    /// From here on nothing is acknowledged.
+    pub fn poison(&self, cause: IoFailure) -> Poisoned {
+        self.poisoned.get_or_init(|| Poisoned { cause }).clone()
+    }
+
+    /// Waits in this thread, syncing itself if nobody else does.
+    pub fn wait(&self, lsn: Lsn) -> Result<(), SyncError> {
+        if self.durable() >= lsn {
+            return Ok(());
+        }
+        let mut queue = lock(&self.queue);
+        if !queue.taken && !queue.stop && self.durable() < lsn {
+            queue.taken = true;
+            drop(queue);
+            let result = self.write_filling();
+            self.end_turn(&result);
+            return result;
+        }
+        drop(queue);
+        crate::park::block_on(self, Wait::new(lsn, true))
+    }
+
+    /// Answers a waiter, registering it to be woken if the answer is not there yet.
+    pub fn poll(&self, wait: &mut Wait, waker: &Waker) -> Poll {
+        if self.durable() >= wait.lsn {
+            wait.id = None;
+            return Poll::Done(Ok(()));
+        }
+        let mut queue = lock(&self.queue);
+        if let Some(result) = self.answer(&queue, wait) {
+            self.leave(&mut queue, wait);
+            return Poll::Done(result);
+        }
+        if wait.wants_sync && !queue.taken {
+            queue.taken = true;
+            if !self.options.threads {
+                return Poll::YourTurn;
+            }
+            queue.handed_to_flusher = true;
+            self.flusher_wake.notify_one();
+        }
+        // Whoever was woken has left the queue; who is polled for another reason has not.
+        self.leave(&mut queue, wait);
+        let id = queue.next_id;
+        queue.next_id += 1;
+        queue.waiters.push(Waiter {
+            id,
+            lsn: wait.lsn,
+            waker: waker.clone(),
+            wants_sync: wait.wants_sync,
+        });
+        wait.id = Some(id);
+        Poll::Wait
+    }
+
+    /// The answer, if there is one. Under the queue's lock, so that no turn can end in between.
+    fn answer(&self, queue: &Queue, wait: &mut Wait) -> Option<Result<(), SyncError>> {
+        if self.durable() >= wait.lsn {
+            return Some(Ok(()));
+        }
+        if let Some(poisoned) = self.poisoned() {
+            return Some(Err(poisoned.clone().into()));
+        }
+        if queue.stop {
+            return Some(Err(SyncError::Closed));
+        }
+        let seen = *wait.times_full.get_or_insert(queue.times_full);
+        match &queue.full {
+            Some((_, failure)) if wait.wants_sync && seen != queue.times_full => {
+                Some(Err(SyncError::NoSpace(failure.clone())))
+            }
+            _ => None,
+        }
+    }
+
+    fn leave(&self, queue: &mut Queue, wait: &mut Wait) {
+        if let Some(id) = wait.id.take() {
+            queue.waiters.retain(|waiter| waiter.id != id);
+        }
+    }
+
+    /// A waiter went away.
+    pub fn forget(&self, wait: &mut Wait) {
+        if wait.id.is_some() {
+            self.leave(&mut lock(&self.queue), wait);
+        }
+    }
+
+    /// Asks the flusher to write out what has gathered.
+    pub fn request_flush(&self) {
+        let mut queue = lock(&self.queue);
+        if !queue.wanted {
+            queue.wanted = true;
+            self.flusher_wake.notify_one();
+        }
+    }
+
+    /// Tells the flusher that there is something to be synced within the bound.
+    pub fn first_record_waits(&self) {
+        // Under the lock, so that the flusher cannot miss it between looking and sleeping.
+        let _queue = lock(&self.queue);
+        self.flusher_wake.notify_one();
+    }
+
+    /// Runs `work` with the turn, after what is filling has been written.
+    pub fn with_turn<T>(
+        &self,
+        work: impl FnOnce(&mut Writer) -> Result<T, WriteError>,
+    ) -> Result<T, SyncError> {
+        let mut queue = lock(&self.queue);
+        queue.turn_requests += 1;
+        while queue.taken {
+            queue = self
+                .turn_free
+                .wait(queue)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        queue.turn_requests -= 1;
+        if queue.stop {
+            return Err(SyncError::Closed);
+        }
+        queue.taken = true;
+        drop(queue);
+        let result = self.write_filling().and_then(|()| {
+            let worked = work(&mut lock(&self.writer));
+            worked.map_err(|e| self.write_error(e))
+        });
+        match &result {
+            Ok(_) => self.end_turn(&Ok(())),
+            Err(e) => self.end_turn(&Err(e.clone())),
+        }
+        result
+    }
+
+    /// With the turn: writes and syncs the group that has filled.
+    pub fn write_filling(&self) -> Result<(), SyncError> {
+        if let Some(poisoned) = self.poisoned() {
+            return Err(poisoned.clone().into());
+        }
+        let mut group = lock(&self.idle_group);
+        let last = lock(&self.filling).take(&mut group);
+        if group.records == 0 {
+            return Ok(());
+        }
+        let mut writer = lock(&self.writer);
+        let records = group.records;
+        match writer.write_group(&mut group.bytes, records) {
+            Ok(opened) => {
+                drop(writer);
+                if let Some(segment) = opened {
+                    lock(&self.segments).push(segment);
+                }
+                lock(&self.filling).landed();
+                self.durable.store(last, Ordering::Release);
+                Ok(())
+            }
+            Err(error) => {
+                drop(writer);
+                if matches!(error, WriteError::NoSpace(_)) {
+                    lock(&self.filling).give_back(&mut group);
+                }
+                Err(self.write_error(error))
+            }
+        }
+    }
+
+    fn write_error(&self, error: WriteError) -> SyncError {
+        match error {
+            WriteError::NoSpace(failure) => SyncError::NoSpace(failure),
+            WriteError::Fatal(failure) => self.poison(failure).into(),
+        }
+    }
+
+    /// Gives the turn back or on, and wakes everybody whose answer is there.
+    pub fn end_turn(&self, result: &Result<(), SyncError>) {
+        let mut woken = Vec::new();
+        let mut queue = lock(&self.queue);
+        if result.is_err() {
+            queue.wanted = false;
+        }
+        queue.full = match result {
+            Err(SyncError::NoSpace(failure)) => {
+                queue.times_full += 1;
+                Some((Instant::now(), failure.clone()))
+            }
+            _ => None,
+        };
+        let durable = self.durable();
+        let all = result.is_err() || !self.options.threads;
+        queue.waiters.retain_mut(|waiter| {
+            let stays = waiter.lsn > durable && !all;
+            if !stays {
+                woken.push(std::mem::replace(&mut waiter.waker, Waker::noop().clone()));
+            }
+            stays
+        });
+        let more = queue.wanted || queue.waiters.iter().any(|waiter| waiter.wants_sync);
+        if more && self.options.threads && queue.turn_requests == 0 && !queue.stop {
+            queue.handed_to_flusher = true;
+            self.flusher_wake.notify_one();
+        } else {
+            queue.taken = false;
+            if queue.turn_requests > 0 {
+                self.turn_free.notify_one();
+            }
+        }
+        drop(queue);
+        for waker in woken {
+            waker.wake();
+        }
+    }
+
+    /// Tells everybody that it is over.
+    pub fn stop(&self) {
+        let mut queue = lock(&self.queue);
+        queue.stop = true;
+        let waiters = std::mem::take(&mut queue.waiters);
+        self.flusher_wake.notify_all();
+        drop(queue);
+        for waiter in waiters {
+            waiter.waker.wake();
+        }
+    }
+
+    /// The flusher thread: takes turns while somebody waits, and holds the bound.
+    pub fn run_flusher(&self) {
+        let mut queue = lock(&self.queue);
+        loop {
+            if queue.handed_to_flusher || (queue.wanted && !queue.taken && !queue.stop) {
+                queue.handed_to_flusher = false;
+                queue.wanted = false;
+                queue.taken = true;
+                drop(queue);
+                let result = self.write_filling();
+                self.end_turn(&result);
+                queue = lock(&self.queue);
+                continue;
+            }
+            if queue.stop {
+                return;
+            }
+            queue = self.rest(queue);
+        }
+    }
+
+    /// Sleeps until called, or until the bound asks for a sync.
+    fn rest<'q>(&self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
+        let deadline = self.options.bound.and_then(|bound| {
+            // Half of the bound is left for the sync itself.
+            let due = lock(&self.filling).oldest()? + bound / 2;
+            let again = queue.full.as_ref().map(|(at, _)| *at + FULL_DISK_PAUSE);
+            Some(again.map_or(due, |again| due.max(again)))
+        });
+        let Some(deadline) = deadline.filter(|_| self.poisoned().is_none()) else {
+            return self
+                .flusher_wake
+                .wait(queue)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+        };
+        let now = Instant::now();
+        if now >= deadline && !queue.taken {
+            queue.wanted = true;
+            return queue;
+        }
+        // If somebody else is syncing, look again when that may be over.
+        let pause = (deadline.saturating_duration_since(now)).max(Duration::from_millis(1));
+        self.flusher_wake
+            .wait_timeout(queue, pause)
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .0
+    }
+}

@@ -1,0 +1,188 @@
+//! Which segments a folder holds, and what each says about itself. Reads, changes nothing.
+//!
+//! Invariant: segment numbers have no gap, and all segments carry the same log id.
+
+use std::path::Path;
+
+use crate::Lsn;
+use crate::cursor::{Bad, Cursor, Expect, Frame, Step};
+use crate::error::{Damage, IoFailure, OpenError};
+use crate::frame::{self, Kind, PlaceSeed};
+use crate::fs::{Fs, FsFile, OpenMode};
+use crate::rules::{Mutant, Rule};
+use crate::segment::{self, HeaderError, SegmentHeader};
+use crate::tail;
+
+/// The state before the very first frame of a log.
+pub(crate) const BEFORE_THE_FIRST: Expect = Expect {
+    lsn: 1,
+    group: 0,
+    group_ended: true,
+    epoch: 0,
+};
+
+/// The segment numbers in a folder, ascending.
+pub(crate) fn numbers(fs: &dyn Fs, dir: &Path) -> Result<Vec<u64>, IoFailure> {
+    let names = fs.list(dir).map_err(|e| IoFailure::new("list", dir, e))?;
+    let mut numbers: Vec<u64> = names
+        .iter()
+        .filter_map(|name| segment::parse_name(name))
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// The first gap in ascending numbers, as damage.
+pub(crate) fn gap(numbers: &[u64]) -> Option<Damage> {
+    let gap = numbers.windows(2).find(|pair| pair[1] != pair[0] + 1)?;
+    Some(Damage {
+        segment: gap[0] + 1,
+        offset: 0,
+        expected: "a file for this segment".into(),
+        found: format!("none, although segment {} is there", gap[1]),
+    })
+}
+
+/// Opens a segment's file and reads its header.
+pub(crate) fn open_segment(
+    fs: &dyn Fs,
+    dir: &Path,
+    number: u64,
+    mode: OpenMode,
+) -> Result<(Box<dyn FsFile>, SegmentHeader), OpenError> {
+    let path = segment::path(dir, number);
+    let file = fs
+        .open(&path, mode)
+        .map_err(|e| IoFailure::new("open", &path, e))?;
+    let header =
+        segment::read_header(file.as_ref(), number).map_err(|e| header_error(e, dir, number))?;
+    Ok((file, header))
+}
+
+fn header_error(error: HeaderError, dir: &Path, number: u64) -> OpenError {
+    let path = segment::path(dir, number);
+    match error {
+        HeaderError::Io(e) => IoFailure::new("read", &path, e).into(),
+        HeaderError::Version(found) => OpenError::Version {
+            path,
+            found,
+            known: segment::FORMAT_VERSION,
+        },
+        HeaderError::Damage(damage) => OpenError::Damage {
+            dir: dir.to_owned(),
+            damage,
+        },
+    }
+}
+
+/// What a walk over all frames of a segment found.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    pub header: SegmentHeader,
+    pub file: Box<dyn FsFile>,
+    pub seed: PlaceSeed,
+    pub file_bytes: u64,
+    /// The LSN its `Start` gives; `None` if there is no valid `Start`.
+    pub first_lsn: Option<Lsn>,
+    /// Behind the last whole batch. Everything from here on is to be judged by its `rest`.
+    pub end: u64,
+    /// State after the frame that ends at `end`.
+    pub at_end: Option<Expect>,
+    /// The chain over all frames up to `end`.
+    pub chain: u32,
+    /// Where the group that the last frame before `end` belongs to begins.
+    pub last_group_at: u64,
+    /// The last frame before `end`.
+    pub last_kind: Option<Kind>,
+    /// Where the walk stopped, and why. At or behind `end`.
+    pub stopped_at: u64,
+    pub bad: Bad,
+    /// The group that was being written at `stopped_at`, if a crash stopped it.
+    pub torn_group: u64,
+}
+
+impl Scan {
+    pub fn sealed(&self) -> bool {
+        self.last_kind == Some(Kind::Seal)
+    }
+
+    pub fn damage(&self) -> Damage {
+        tail::damage(self.header.number, self.stopped_at, &self.bad)
+    }
+}
+
+/// Walks a segment to its last whole batch. `expect` is the state after the segment before it,
+/// if known.
+pub(crate) fn scan(
+    file: Box<dyn FsFile>,
+    header: SegmentHeader,
+    expect: Option<Expect>,
+    mutant: Mutant,
+) -> std::io::Result<Scan> {
+    let file_bytes = file.len()?;
+    let mut cursor = Cursor::new(file, header, expect, mutant);
+    let mut scan_end = segment::HEADER_BYTES;
+    let mut at_end = expect;
+    let (mut chain, mut chain_at_end) = (0, 0);
+    let mut group: Option<(u64, u64)> = None;
+    let mut last_group_at = scan_end;
+    let mut first_lsn = None;
+    let mut last_kind = None;
+    let bad = loop {
+        if last_kind == Some(Kind::Seal) {
+            break Bad {
+                expected: "nothing behind the seal".into(),
+                found: "bytes that are not zero".into(),
+                unwritten: true,
+            };
+        }
+        let Frame { offset, header } = match cursor.step()? {
+            Step::Frame(frame) => frame,
+            Step::Bad(bad) => break bad,
+        };
+        if group.is_none_or(|(number, _)| number != header.group) {
+            group = Some((header.group, offset));
+        }
+        first_lsn = first_lsn.or(Some(header.lsn));
+        chain = frame::chain_next(chain, header.crc);
+        if header.ends_batch() || mutant.breaks(Rule::WholeBatches) {
+            scan_end = cursor.offset();
+            at_end = cursor.expect();
+            chain_at_end = chain;
+            last_kind = Some(header.kind);
+            last_group_at = group.map_or(offset, |(_, at)| at);
+        }
+    };
+    Ok(Scan {
+        header,
+        seed: cursor.seed(),
+        file_bytes,
+        first_lsn,
+        end: scan_end,
+        at_end,
+        chain: chain_at_end,
+        last_group_at,
+        last_kind,
+        stopped_at: cursor.offset(),
+        bad,
+        torn_group: cursor.expect().map_or(0, |e| e.group_of_a_bad_frame()),
+        file: cursor.into_file(),
+    })
+}
+
+/// The LSN that a segment's `Start` gives, if the segment has a valid one.
+pub(crate) fn first_lsn(
+    file: Box<dyn FsFile>,
+    header: SegmentHeader,
+    mutant: Mutant,
+) -> std::io::Result<Option<Lsn>> {
+    match Cursor::new(file, header, None, mutant).step()? {
+        Step::Frame(frame) => Ok(Some(frame.header.lsn)),
+        Step::Bad(_) => Ok(None),
+    }
+}
+
+/// Whether anything was ever written behind the segment's header.
+pub(crate) fn has_content(file: &dyn FsFile) -> std::io::Result<bool> {
+    tail::any_nonzero(file, segment::HEADER_BYTES)
+}

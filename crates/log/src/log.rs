@@ -1,0 +1,433 @@
+//! The log as its user sees it.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use crate::Lsn;
+use crate::commit::{Shared, Wait};
+use crate::error::{AppendError, DropError, IoFailure, OpenError, Poisoned, ReadError, SyncError};
+use crate::frame::{self, Kind};
+use crate::fs::{Fs, LockError};
+use crate::options::Options;
+use crate::park::Durable;
+use crate::reader::{Follower, Reader};
+use crate::recovery::{self, Opening, Recovery};
+use crate::rules::Rule;
+use crate::segment;
+use crate::spare::Spare;
+use crate::stats::{Lag, SyncTimes};
+use crate::sync::{Arc, Mutex, lock, thread};
+use crate::writer::{WriteError, Writer};
+
+const LOCK_FILE: &str = "lock";
+/// Above this, the flusher starts to write out although no one waits.
+const WRITE_OUT_BYTES: usize = 1024 * 1024;
+
+/// A log, open for writing. Cheap to clone; all clones are the same log.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-log-{}", std::process::id()));
+/// use dalsegno_log::Log;
+///
+/// let log = Log::open(&dir)?;
+/// let lsn = log.append(b"charged the card")?; // has a number, is in memory
+/// log.wait_durable(lsn)?; // is on disk
+///
+/// let mut reader = log.read_from(lsn)?;
+/// while let Some(record) = reader.next_record()? {
+///     assert_eq!(record.payload, b"charged the card");
+/// }
+/// log.close()?;
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Log {
+    handle: Arc<Handle>,
+}
+
+/// Closes the log when the last clone goes.
+#[derive(Debug)]
+struct Handle {
+    shared: Arc<Shared>,
+    spare: Arc<Spare>,
+    recovery: Recovery,
+    flusher: Mutex<Option<thread::JoinHandle<()>>>,
+    /// Held while segments are removed.
+    dropping: Mutex<()>,
+}
+
+impl Log {
+    /// Opens the log in a folder with the default [`Options`].
+    ///
+    /// # Errors
+    /// See [`Options::open`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<Log, OpenError> {
+        Options::new().open(dir)
+    }
+
+    pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Log, OpenError> {
+        let fs = options.fs.as_ref();
+        fs.create_dir(dir)
+            .map_err(|e| IoFailure::new("make the folder", dir, e))?;
+        let file_lock = take_lock(fs, dir)?;
+        let opening = Opening {
+            fs,
+            dir,
+            segment_bytes: options.segment_bytes,
+            mutant: options.mutant,
+        };
+        let mut found = opening.recover()?;
+        let spare = Spare::new(
+            Arc::clone(&options.fs),
+            dir.to_owned(),
+            options.mutant,
+            options.threads,
+            found.spare.take(),
+        );
+        let mut segments = std::mem::take(&mut found.started);
+        let next_lsn = found.expect.lsn;
+        let (clean, torn) = (found.clean, found.torn.take());
+        let mut writer = Writer::new(
+            found,
+            dir.to_owned(),
+            options.segment_bytes,
+            options.mutant,
+            Arc::clone(&spare),
+        );
+        segments.extend(writer.write_mark(Kind::Opened).map_err(|e| match e {
+            WriteError::NoSpace(failure) | WriteError::Fatal(failure) => failure,
+        })?);
+        let recovery = Recovery {
+            first_lsn: segments.first().map_or(next_lsn, |(_, lsn)| *lsn),
+            last_lsn: next_lsn - 1,
+            epoch: writer.epoch(),
+            clean,
+            torn,
+        };
+        let threads = options.threads;
+        let shared = Arc::new(Shared::new(
+            options,
+            dir.to_owned(),
+            writer,
+            next_lsn,
+            segments,
+            file_lock,
+        ));
+        let flusher = if threads {
+            let shared = Arc::clone(&shared);
+            let spawned = thread::Builder::new()
+                .name("dalsegno-flush".into())
+                .spawn(move || shared.run_flusher());
+            Some(spawned.map_err(|e| IoFailure::new("start a thread for", dir, e))?)
+        } else {
+            None
+        };
+        Ok(Log {
+            handle: Arc::new(Handle {
+                shared,
+                spare,
+                recovery,
+                flusher: Mutex::new(flusher),
+                dropping: Mutex::new(()),
+            }),
+        })
+    }
+
+    /// What opening found and did.
+    pub fn recovery(&self) -> &Recovery {
+        &self.handle.recovery
+    }
+
+    /// Appends one record and returns its LSN. It is in memory then; [`Log::wait_durable`] or
+    /// [`Log::durable`] say when it is on disk.
+    ///
+    /// # Errors
+    /// All of [`AppendError`] mean that nothing was written.
+    pub fn append(&self, record: impl AsRef<[u8]>) -> Result<Lsn, AppendError> {
+        let crc = crc32c::crc32c(record.as_ref());
+        self.push(std::slice::from_ref(&record), &[crc])
+    }
+
+    /// Appends records that belong together: after a crash all of them are there, or none.
+    /// Returns their LSNs; wait for the last one.
+    ///
+    /// Blocks while more than [`Options::buffer_bytes`] wait for the disk.
+    ///
+    /// # Errors
+    /// All of [`AppendError`] mean that nothing was written.
+    pub fn append_batch<R: AsRef<[u8]>>(
+        &self,
+        records: &[R],
+    ) -> Result<RangeInclusive<Lsn>, AppendError> {
+        if records.is_empty() {
+            return Err(AppendError::EmptyBatch);
+        }
+        let crcs: Vec<u32> = records
+            .iter()
+            .map(|record| crc32c::crc32c(record.as_ref()))
+            .collect();
+        let first = self.push(records, &crcs)?;
+        Ok(first..=first + (records.len() as u64 - 1))
+    }
+
+    fn push<R: AsRef<[u8]>>(&self, records: &[R], crcs: &[u32]) -> Result<Lsn, AppendError> {
+        let shared = &self.handle.shared;
+        let bytes: u64 = records
+            .iter()
+            .map(|record| frame::frame_bytes(record.as_ref().len()))
+            .sum();
+        let limit_bytes = shared.options.batch_limit_bytes();
+        if bytes > limit_bytes {
+            return Err(AppendError::TooLarge { bytes, limit_bytes });
+        }
+        loop {
+            if let Some(poisoned) = shared.poisoned() {
+                return Err(poisoned.clone().into());
+            }
+            let mut filling = lock(&shared.filling);
+            if filling.closed {
+                return Err(AppendError::Closed);
+            }
+            let waiting = filling.group.bytes.len();
+            // A group has to fit into a segment, like a batch.
+            let capacity = limit_bytes.min(shared.options.buffer_bytes as u64);
+            let full = waiting > 0 && waiting as u64 + bytes > capacity;
+            let bound_reached = shared.options.bound.is_some_and(|bound| {
+                filling
+                    .oldest()
+                    .is_some_and(|since| since.elapsed() >= bound)
+            });
+            if !full && !bound_reached {
+                let first = filling.push(records, crcs);
+                let now_waiting = filling.group.bytes.len();
+                drop(filling);
+                if shared.options.bound.is_some() && waiting == 0 {
+                    shared.first_record_waits();
+                }
+                if now_waiting >= WRITE_OUT_BYTES && waiting < WRITE_OUT_BYTES {
+                    shared.request_flush();
+                }
+                return Ok(first);
+            }
+            let last = filling.next_lsn - 1;
+            drop(filling);
+            match shared.wait(last) {
+                Ok(()) => {}
+                Err(SyncError::NoSpace(failure)) => return Err(AppendError::NoSpace(failure)),
+                Err(SyncError::Poisoned(poisoned)) => return Err(poisoned.into()),
+                Err(SyncError::Closed | SyncError::NotAppended { .. }) => {
+                    return Err(AppendError::Closed);
+                }
+            }
+        }
+    }
+
+    /// Blocks until the log is durable up to and including `lsn`. A thread that finds the disk
+    /// idle syncs by itself; others share the next sync.
+    ///
+    /// # Errors
+    /// Whether the record is on disk is unknown then, except for [`SyncError::NotAppended`].
+    pub fn wait_durable(&self, lsn: Lsn) -> Result<(), SyncError> {
+        self.check_appended(lsn)?;
+        self.handle.shared.wait(lsn)
+    }
+
+    /// The same as a future, for any runtime.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-fut-{}", std::process::id()));
+    /// # let log = dalsegno_log::Log::open(&dir)?;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let lsn = log.append(b"a fact")?;
+    /// log.durable(lsn).await?;
+    /// assert!(log.durable_lsn() >= lsn);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # drop(log);
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn durable(&self, lsn: Lsn) -> Durable {
+        let wait = self.check_appended(lsn).map(|()| Wait::new(lsn, true));
+        Durable::new(Arc::clone(&self.handle.shared), wait)
+    }
+
+    fn check_appended(&self, lsn: Lsn) -> Result<(), SyncError> {
+        if lsn <= self.handle.shared.durable() {
+            return Ok(());
+        }
+        let last = self.last_lsn();
+        if lsn > last {
+            return Err(SyncError::NotAppended { lsn, last });
+        }
+        Ok(())
+    }
+
+    /// The last LSN given out; 0 if none ever was.
+    pub fn last_lsn(&self) -> Lsn {
+        lock(&self.handle.shared.filling).next_lsn - 1
+    }
+
+    /// Everything up to this LSN is durable; 0 if nothing is.
+    pub fn durable_lsn(&self) -> Lsn {
+        self.handle.shared.durable()
+    }
+
+    /// The first LSN that has not been dropped.
+    pub fn first_lsn(&self) -> Lsn {
+        let segments = lock(&self.handle.shared.segments);
+        segments.first().map_or(1, |(_, lsn)| *lsn)
+    }
+
+    /// How far durability is behind.
+    pub fn lag(&self) -> Lag {
+        lock(&self.handle.shared.filling).lag()
+    }
+
+    /// How the disk has behaved. Waits for a sync that is under way.
+    pub fn sync_times(&self) -> SyncTimes {
+        lock(&self.handle.shared.writer).times.clone()
+    }
+
+    /// Reads durable records from an LSN on. `lsn` may be the next one to come.
+    ///
+    /// # Errors
+    /// The record was dropped, is damaged, or could not be read.
+    pub fn read_from(&self, lsn: Lsn) -> Result<Reader, ReadError> {
+        let shared = &self.handle.shared;
+        Reader::new(
+            Arc::clone(&shared.options.fs),
+            shared.dir.clone(),
+            Arc::clone(&shared.segments),
+            Arc::clone(&shared.durable),
+            shared.options.mutant,
+            lsn,
+        )
+    }
+
+    /// Like [`Log::read_from`], and then waits for more.
+    ///
+    /// # Errors
+    /// The record was dropped, is damaged, or could not be read.
+    pub fn follow(&self, lsn: Lsn) -> Result<Follower, ReadError> {
+        Ok(Follower::new(
+            self.read_from(lsn)?,
+            Arc::clone(&self.handle.shared),
+        ))
+    }
+
+    /// Makes everything durable and seals the current segment, so that its file never changes
+    /// again. Does nothing to a segment without records.
+    ///
+    /// # Errors
+    /// The disk is full, the log is closed, or a write or sync failed.
+    pub fn seal(&self) -> Result<(), SyncError> {
+        self.handle.shared.with_turn(Writer::seal_if_used)
+    }
+
+    /// Removes the segments all of whose records are below `lsn`, except the newest one, and says
+    /// how many. Readers that are inside one finish it.
+    ///
+    /// # Errors
+    /// A file could not be removed; those before it are gone. Or a sync failed.
+    pub fn drop_before(&self, lsn: Lsn) -> Result<usize, DropError> {
+        let _one_at_a_time = lock(&self.handle.dropping);
+        let shared = &self.handle.shared;
+        let (fs, dir) = (shared.options.fs.as_ref(), &shared.dir);
+        let mut dropped = 0;
+        loop {
+            if let Some(poisoned) = shared.poisoned() {
+                return Err(poisoned.clone().into());
+            }
+            let mut segments = lock(&shared.segments);
+            // The second one's first record tells where the first one ends.
+            let number = match segments.as_slice() {
+                [(number, _), (_, next), ..] if *next <= lsn => *number,
+                _ => break,
+            };
+            segments.remove(0);
+            drop(segments);
+            let path = segment::path(dir, number);
+            fs.remove(&path)
+                .map_err(|e| IoFailure::new("remove", &path, e))?;
+            dropped += 1;
+            // Rule: oldest first, and each durably, so that a crash leaves no gap.
+            if !shared.options.mutant.breaks(Rule::DropInOrder) {
+                self.sync_folder(fs, dir)?;
+            }
+        }
+        if dropped > 0 {
+            self.remove_torn_tails(fs, dir)?;
+        }
+        Ok(dropped)
+    }
+
+    fn sync_folder(&self, fs: &dyn Fs, dir: &Path) -> Result<(), Poisoned> {
+        fs.sync_dir(dir)
+            .map_err(|e| self.handle.shared.poison(IoFailure::new("sync", dir, e)))
+    }
+
+    /// Torn tails saved from segments that are gone have done their service.
+    fn remove_torn_tails(&self, fs: &dyn Fs, dir: &Path) -> Result<(), DropError> {
+        let oldest = lock(&self.handle.shared.segments).first().map(|s| s.0);
+        let names = fs.list(dir).map_err(|e| IoFailure::new("list", dir, e))?;
+        for name in names {
+            if recovery::parse_torn_name(&name).is_some_and(|number| Some(number) < oldest) {
+                let path = dir.join(name);
+                fs.remove(&path)
+                    .map_err(|e| IoFailure::new("remove", &path, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable and closes the log for all clones. Dropping the last clone does
+    /// the same, but cannot say what went wrong.
+    ///
+    /// # Errors
+    /// The disk is full, or a write or sync failed, now or before.
+    pub fn close(self) -> Result<(), SyncError> {
+        self.handle.close()
+    }
+}
+
+impl Handle {
+    fn close(&self) -> Result<(), SyncError> {
+        lock(&self.shared.filling).closed = true;
+        let result = self.shared.with_turn(Writer::write_closed);
+        self.shared.stop();
+        if let Some(flusher) = lock(&self.flusher).take() {
+            // It cannot have panicked in a way that matters: all is durable or in `result`.
+            drop(flusher.join());
+        }
+        self.spare.settle();
+        // Last of all: from here on another process may write.
+        drop(lock(&self.shared.lock).take());
+        result
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if lock(&self.shared.lock).is_some() {
+            drop(self.close());
+        }
+    }
+}
+
+fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn crate::fs::FsLock>, OpenError> {
+    let path = dir.join(LOCK_FILE);
+    let me = format!("process {}", std::process::id());
+    fs.lock(&path, &me).map_err(|e| match e {
+        LockError::Held(owner) => OpenError::Locked {
+            dir: dir.to_owned(),
+            owner: if owner.is_empty() {
+                "another process".into()
+            } else {
+                owner
+            },
+        },
+        LockError::Io(e) => IoFailure::new("lock", &path, e).into(),
+    })
+}

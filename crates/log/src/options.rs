@@ -1,0 +1,143 @@
+//! How a log is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Log;
+use crate::error::OpenError;
+use crate::fs::{Fs, RealFs};
+use crate::rules::Mutant;
+#[cfg(feature = "mutants")]
+use crate::rules::Rule;
+use crate::segment;
+use crate::view::LogView;
+
+const SMALLEST_SEGMENT_BYTES: u64 = 2 * 1024;
+const LARGEST_SEGMENT_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// Settings for opening a log; every one has a default.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-options-{}", std::process::id()));
+/// use std::time::Duration;
+///
+/// let log = dalsegno_log::Options::new()
+///     .segment_bytes(1 << 20)
+///     .bounded(Duration::from_millis(50))
+///     .open(&dir)?;
+/// # drop(log);
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) segment_bytes: u64,
+    pub(crate) buffer_bytes: usize,
+    pub(crate) bound: Option<Duration>,
+    pub(crate) threads: bool,
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) mutant: Mutant,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options::new()
+    }
+}
+
+impl Options {
+    /// The defaults: segments of 16 MiB, a buffer of 8 MiB, no background sync.
+    pub fn new() -> Options {
+        Options {
+            segment_bytes: 16 * 1024 * 1024,
+            buffer_bytes: 8 * 1024 * 1024,
+            bound: None,
+            threads: true,
+            fs: Arc::new(RealFs),
+            mutant: Mutant::default(),
+        }
+    }
+
+    /// The size of a segment file, from 2 KiB to 1 GiB, rounded up to a multiple of 512. A batch
+    /// has to fit into one segment.
+    pub fn segment_bytes(mut self, bytes: u64) -> Options {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// How much may wait in memory for the disk. Appending blocks while this is exceeded.
+    pub fn buffer_bytes(mut self, bytes: usize) -> Options {
+        self.buffer_bytes = bytes;
+        self
+    }
+
+    /// Bounds what a crash can take: records are synced in the background so early that at no
+    /// moment more than the appends of the last `bound` are not durable. If the disk cannot keep
+    /// up, appending waits for it. [`Log::lag`] shows how far durability is behind.
+    ///
+    /// Without this, records become durable when somebody waits for them, when the buffer fills,
+    /// and when the log is closed.
+    pub fn bounded(mut self, bound: Duration) -> Options {
+        self.bound = Some(bound);
+        self
+    }
+
+    /// The file system to use instead of the operating system's.
+    pub fn fs(mut self, fs: Arc<dyn Fs>) -> Options {
+        self.fs = fs;
+        self
+    }
+
+    /// Starts no thread: all work happens in the calls that need it, and futures block. With one
+    /// calling thread the order of file system operations is then a function of the calls, which
+    /// is what a simulation needs. Excludes [`Options::bounded`].
+    pub fn without_threads(mut self) -> Options {
+        self.threads = false;
+        self
+    }
+
+    /// Switches one durability rule off, for showing that a test notices.
+    #[cfg(feature = "mutants")]
+    pub fn break_rule(mut self, rule: Rule) -> Options {
+        self.mutant = Mutant(Some(rule));
+        self
+    }
+
+    /// Opens the log in a folder for writing, and recovers it from a crash if need be. Makes the
+    /// folder and an empty log if there is none.
+    ///
+    /// # Errors
+    /// The log is open elsewhere, damaged, from a newer version, or the file system failed. The
+    /// files are then as they were.
+    pub fn open(&self, dir: impl AsRef<Path>) -> Result<Log, OpenError> {
+        let mut options = self.clone();
+        options.segment_bytes = options.segment_bytes.next_multiple_of(512);
+        if !(SMALLEST_SEGMENT_BYTES..=LARGEST_SEGMENT_BYTES).contains(&options.segment_bytes) {
+            return Err(OpenError::Options(format!(
+                "a segment of {} bytes is not between {SMALLEST_SEGMENT_BYTES} and \
+                 {LARGEST_SEGMENT_BYTES}",
+                options.segment_bytes
+            )));
+        }
+        if options.bound.is_some() && !options.threads {
+            return Err(OpenError::Options(
+                "a bound needs the thread that holds it".into(),
+            ));
+        }
+        Log::open_with(dir.as_ref(), options)
+    }
+
+    /// Opens the log in a folder for reading only, also while another process writes to it.
+    ///
+    /// # Errors
+    /// There is no log, it is damaged or from a newer version, or the file system failed.
+    pub fn open_read_only(&self, dir: impl AsRef<Path>) -> Result<LogView, OpenError> {
+        LogView::open_with(dir.as_ref(), self.clone())
+    }
+
+    /// What a batch may take on disk.
+    pub(crate) fn batch_limit_bytes(&self) -> u64 {
+        self.segment_bytes - segment::HEADER_BYTES - segment::start_bytes() - segment::seal_bytes()
+    }
+}

@@ -1,0 +1,386 @@
+//! Opening a log for writing: find where it ended, repair what a crash left, go on from there.
+//!
+//! Order of work, each step safe to be interrupted and done again:
+//!
+//! 1. Take the lock; remove half-made files; sync the folder and the last two segments, so that
+//!    nothing read from here on can vanish in a later crash.
+//! 2. Read. Any damage ends it here, before a byte was changed.
+//! 3. Save a torn tail aside.
+//! 4. Write the last group again and zeros over the torn tail; sync.
+//!
+//! Then the log appends an `Opened` mark, in a group of its own and under a new epoch. With it on
+//! disk, every group found here is followed by a later one, so its loss would be seen as damage.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Lsn;
+use crate::cursor::Expect;
+use crate::error::{Damage, IoFailure, OpenError};
+use crate::frame::Kind;
+use crate::fs::{Fs, FsFile, OpenMode};
+use crate::layout::{self, BEFORE_THE_FIRST, Scan};
+use crate::rules::{Mutant, Rule};
+use crate::segment::{self, PlaceError, Start};
+use crate::tail::{self, Verdict};
+
+/// What opening a log for writing found and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// The first LSN in the log, or the one it will begin with.
+    pub first_lsn: Lsn,
+    /// The last LSN in the log; one below `first_lsn` if it has no record.
+    pub last_lsn: Lsn,
+    /// How often the log has been opened for writing, this time included.
+    pub epoch: u64,
+    /// The log was new, or its last user closed it.
+    pub clean: bool,
+    /// The tail that was cut off, if a crash had torn it.
+    pub torn: Option<TornTail>,
+}
+
+/// A write that a crash had interrupted. Nothing in it was ever acknowledged as durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TornTail {
+    /// The segment it was in.
+    pub segment: u64,
+    /// Where the cut was made.
+    pub offset: u64,
+    /// How many bytes were cut off.
+    pub bytes: u64,
+    /// The file that has these bytes now; `None` if nothing was changed (read-only).
+    pub saved_as: Option<PathBuf>,
+    /// What the first bad bytes should have been, and what they were.
+    pub reason: String,
+}
+
+/// The segment that takes the next group.
+#[derive(Debug)]
+pub(crate) struct FoundActive {
+    pub number: u64,
+    pub file: Box<dyn FsFile>,
+    pub offset: u64,
+    pub file_bytes: u64,
+    pub first_lsn: Lsn,
+    pub chain: u32,
+}
+
+/// A log as found, ready to go on.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub log_id: u64,
+    /// Number and first LSN of every segment that has a `Start`, ascending.
+    pub started: Vec<(u64, Lsn)>,
+    /// `None` if the last segment is sealed, or there is none.
+    pub active: Option<FoundActive>,
+    /// A prepared segment, after the active one.
+    pub spare: Option<(u64, Box<dyn FsFile>)>,
+    pub next_number: u64,
+    /// How the last sealed segment ended, for the next `Start`.
+    pub previous: Start,
+    pub expect: Expect,
+    pub clean: bool,
+    pub torn: Option<TornTail>,
+}
+
+pub(crate) struct Opening<'a> {
+    pub fs: &'a dyn Fs,
+    pub dir: &'a Path,
+    pub segment_bytes: u64,
+    pub mutant: Mutant,
+}
+
+impl Opening<'_> {
+    /// Steps 1 to 4 above. The caller holds the lock.
+    pub fn recover(&self) -> Result<Found, OpenError> {
+        self.remove_half_made_files()?;
+        self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
+        let numbers = layout::numbers(self.fs, self.dir)?;
+        if let Some(damage) = layout::gap(&numbers) {
+            return Err(self.damaged(damage));
+        }
+        let Some((&oldest, &newest)) = numbers.first().zip(numbers.last()) else {
+            return Ok(self.fresh(self.fs.unique()));
+        };
+        if !self.mutant.breaks(Rule::SyncBeforeReading) {
+            for number in newest.saturating_sub(1).max(oldest)..=newest {
+                let path = segment::path(self.dir, number);
+                let file = self.fail("open", &path, self.fs.open(&path, OpenMode::Write))?;
+                self.fail("sync", &path, file.sync())?;
+            }
+        }
+        self.read(oldest, newest)
+    }
+
+    fn fresh(&self, log_id: u64) -> Found {
+        Found {
+            log_id,
+            started: Vec::new(),
+            active: None,
+            spare: None,
+            next_number: 1,
+            previous: Start::default(),
+            expect: BEFORE_THE_FIRST,
+            clean: true,
+            torn: None,
+        }
+    }
+
+    fn read(&self, oldest: u64, newest: u64) -> Result<Found, OpenError> {
+        let (log_id, mut started) = self.read_starts(oldest, newest)?;
+        // The last segment with anything in it; behind it there may be a prepared one.
+        let mut last = newest;
+        while last > oldest && !self.has_content(last)? {
+            last -= 1;
+        }
+        started.retain(|(number, _)| *number <= last);
+        let mut scan = self.scan(last, (last == 1).then_some(BEFORE_THE_FIRST))?;
+        let mut before = None;
+        if scan.first_lsn.is_none() && last > oldest {
+            // The group that was to open this segment is torn. The one before must be sealed.
+            let sealed = self.scan(last - 1, None)?;
+            if !sealed.sealed() {
+                return Err(self.damaged(sealed.damage()));
+            }
+            scan = self.scan(last, sealed.at_end)?;
+            before = Some(sealed);
+        } else if scan.first_lsn.is_none() && last != 1 {
+            return Err(self.damaged(scan.damage()));
+        }
+        if let Some(missing) = (oldest..last).find(|n| !started.iter().any(|(s, _)| s == n)) {
+            let start = self.scan(missing, None)?;
+            return Err(self.damaged(start.damage()));
+        }
+        let torn = self.judge_and_cut(&scan)?;
+        let expect = scan.at_end.unwrap_or(BEFORE_THE_FIRST);
+        let clean = matches!(scan.last_kind, Some(Kind::Closed)) || expect == BEFORE_THE_FIRST;
+        let mut found = Found {
+            log_id,
+            started,
+            expect,
+            clean: clean && torn.is_none(),
+            torn,
+            ..self.fresh(log_id)
+        };
+        self.place(&mut found, scan, before, newest)?;
+        Ok(found)
+    }
+
+    /// Decides what takes the next group: the scanned segment, or one after it.
+    fn place(
+        &self,
+        found: &mut Found,
+        scan: Scan,
+        before: Option<Scan>,
+        newest: u64,
+    ) -> Result<(), OpenError> {
+        let number = scan.header.number;
+        let mut spare_number = number + 1;
+        if let Some(first_lsn) = scan.first_lsn {
+            if scan.sealed() {
+                found.previous = Start {
+                    previous_end: scan.end,
+                    previous_chain: scan.chain,
+                };
+            } else {
+                found.active = Some(FoundActive {
+                    number,
+                    file: scan.file,
+                    offset: scan.end,
+                    file_bytes: scan.file_bytes,
+                    first_lsn,
+                    chain: scan.chain,
+                });
+            }
+        } else {
+            // Nothing of it was ever acknowledged: it is a prepared segment again.
+            spare_number = number;
+            if let Some(sealed) = before {
+                found.previous = Start {
+                    previous_end: sealed.end,
+                    previous_chain: sealed.chain,
+                };
+            }
+        }
+        found.next_number = spare_number;
+        if spare_number <= newest {
+            let (file, header) =
+                layout::open_segment(self.fs, self.dir, spare_number, OpenMode::Write)?;
+            if header.size_bytes == self.segment_bytes {
+                found.spare = Some((spare_number, file));
+            } else {
+                // Made for another segment size. Nothing was ever written into it.
+                self.remove(&segment::path(self.dir, spare_number))?;
+                self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The log id, and the first LSN of every segment that has a valid `Start`.
+    fn read_starts(&self, oldest: u64, newest: u64) -> Result<(u64, Vec<(u64, Lsn)>), OpenError> {
+        let mut log_id = None;
+        let mut started = Vec::new();
+        for number in oldest..=newest {
+            let (file, header) = layout::open_segment(self.fs, self.dir, number, OpenMode::Read)?;
+            let id = *log_id.get_or_insert(header.log_id);
+            if header.log_id != id {
+                return Err(self.damaged(Damage {
+                    segment: number,
+                    offset: 16,
+                    expected: format!("log id {id:016x}"),
+                    found: format!("{:016x}", header.log_id),
+                }));
+            }
+            let path = segment::path(self.dir, number);
+            let start = layout::first_lsn(file, header, self.mutant);
+            if let Some(lsn) = self.fail("read", &path, start)? {
+                started.push((number, lsn));
+            }
+        }
+        Ok((log_id.unwrap_or(0), started))
+    }
+
+    fn has_content(&self, number: u64) -> Result<bool, OpenError> {
+        let (file, _) = layout::open_segment(self.fs, self.dir, number, OpenMode::Read)?;
+        let path = segment::path(self.dir, number);
+        let rest = layout::has_content(file.as_ref());
+        self.fail("read", &path, rest)
+    }
+
+    fn scan(&self, number: u64, expect: Option<Expect>) -> Result<Scan, OpenError> {
+        let (file, header) = layout::open_segment(self.fs, self.dir, number, OpenMode::Write)?;
+        let path = segment::path(self.dir, number);
+        self.fail(
+            "read",
+            &path,
+            layout::scan(file, header, expect, self.mutant),
+        )
+    }
+
+    /// Judges what follows the last whole batch; cuts it off if it is torn.
+    fn judge_and_cut(&self, scan: &Scan) -> Result<Option<TornTail>, OpenError> {
+        let path = segment::path(self.dir, scan.header.number);
+        let rest = tail::examine(
+            scan.file.as_ref(),
+            scan.seed,
+            scan.stopped_at,
+            scan.torn_group,
+        );
+        let rest = self.fail("read", &path, rest)?;
+        // Frames of a batch that is not complete count as written too.
+        let partial = (scan.stopped_at > scan.end).then_some(scan.stopped_at);
+        let written_until = rest.written_until.max(partial);
+        let later = rest.later_frame.is_some() && !self.mutant.breaks(Rule::RefuseDamage);
+        let torn = match tail::verdict(true, written_until.is_some(), later) {
+            Verdict::Damage => {
+                let mut damage = scan.damage();
+                if let Some(at) = rest.later_frame {
+                    damage.found += &format!(", and a valid frame of a later group at byte {at}");
+                }
+                return Err(self.damaged(damage));
+            }
+            Verdict::Clean => None,
+            Verdict::Torn => Some(TornTail {
+                segment: scan.header.number,
+                offset: scan.end,
+                bytes: written_until.map_or(0, |until| until - scan.end),
+                saved_as: None,
+                reason: format!("expected {}, found {}", scan.bad.expected, scan.bad.found),
+            }),
+        };
+        let torn = match torn {
+            Some(torn) => Some(self.save_aside(scan, torn)?),
+            None => None,
+        };
+        self.fail("repair", &path, self.rewrite_tail(scan, torn.as_ref()))?;
+        Ok(torn)
+    }
+
+    fn save_aside(&self, scan: &Scan, mut torn: TornTail) -> Result<TornTail, OpenError> {
+        let epoch = scan.at_end.map_or(0, |expect| expect.epoch) + 1;
+        let path = self.dir.join(torn_file_name(&torn, epoch));
+        let from = scan.file.as_ref();
+        let saved = segment::place_file(self.fs, self.dir, &path, self.mutant, |to| {
+            copy(from, torn.offset, torn.bytes, to)
+        });
+        match saved {
+            Ok(_) => {}
+            Err(PlaceError::NotPlaced(e) | PlaceError::Sync(e)) => {
+                return Err(IoFailure::new("save a torn tail to", &path, e).into());
+            }
+        }
+        torn.saved_as = Some(path);
+        Ok(torn)
+    }
+
+    fn rewrite_tail(&self, scan: &Scan, torn: Option<&TornTail>) -> io::Result<()> {
+        let file = scan.file.as_ref();
+        if !self.mutant.breaks(Rule::RewriteLastGroup) {
+            let mut bytes = vec![0; (scan.end - scan.last_group_at) as usize];
+            file.read_full(&mut bytes, scan.last_group_at)?;
+            file.write_full(&bytes, scan.last_group_at)?;
+        }
+        if let Some(torn) = torn
+            && !self.mutant.breaks(Rule::ZeroTornTail)
+        {
+            file.write_full(&vec![0; torn.bytes as usize], torn.offset)?;
+        }
+        file.sync()
+    }
+
+    fn remove_half_made_files(&self) -> Result<(), OpenError> {
+        let names = self.fail("list", self.dir, self.fs.list(self.dir))?;
+        for name in names.iter().filter(|name| segment::is_temporary(name)) {
+            self.remove(&self.dir.join(name))?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), OpenError> {
+        self.fail("remove", path, self.fs.remove(path))
+    }
+
+    fn fail<T>(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        result: io::Result<T>,
+    ) -> Result<T, OpenError> {
+        result.map_err(|e| IoFailure::new(operation, path, e).into())
+    }
+
+    fn damaged(&self, damage: Damage) -> OpenError {
+        OpenError::Damage {
+            dir: self.dir.to_owned(),
+            damage,
+        }
+    }
+}
+
+fn torn_file_name(torn: &TornTail, epoch: u64) -> String {
+    format!("torn-{:016}-{}-{epoch}.bin", torn.segment, torn.offset)
+}
+
+/// The segment whose torn tail a file holds.
+pub(crate) fn parse_torn_name(name: &str) -> Option<u64> {
+    let rest = name.strip_prefix("torn-")?.strip_suffix(".bin")?;
+    rest.split('-').next()?.parse().ok()
+}
+
+fn copy(from: &dyn FsFile, from_offset: u64, bytes: u64, to: &dyn FsFile) -> io::Result<()> {
+    let mut chunk = vec![0; bytes.min(256 * 1024) as usize];
+    let mut done = 0;
+    while done < bytes {
+        let n = (bytes - done).min(chunk.len() as u64) as usize;
+        let got = from.read_full(&mut chunk[..n], from_offset + done)?;
+        if got == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        to.write_full(&chunk[..got], done)?;
+        done += got as u64;
+    }
+    Ok(())
+}

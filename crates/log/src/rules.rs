@@ -1,0 +1,72 @@
+//! The durability rules by name, so that the simulator can break each one on purpose.
+//!
+//! Each rule is kept in exactly one place: where `breaks(Rule::…)` asks for it. Without the
+//! `mutants` feature that question is the constant `false` and compiles away.
+
+/// A rule that recovery rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rule {
+    /// A file gets its name only after its content was synced.
+    SyncBeforeRename,
+    /// A new name is used only after its folder was synced.
+    SyncFolder,
+    /// Nothing is acknowledged before the sync that covers it has returned.
+    AcknowledgeAfterSync,
+    /// A failed sync is final: the log is poisoned and no sync follows.
+    FailedSyncIsFinal,
+    /// Any other failed write into a segment poisons too.
+    FailedWriteIsFinal,
+    /// Bad bytes with a valid frame of a later sync group behind them are damage: refuse.
+    RefuseDamage,
+    /// A frame counts only if its payload has the checksum that its header gives.
+    CheckPayload,
+    /// A batch that is not complete on disk does not exist.
+    WholeBatches,
+    /// Opening syncs before it reads, so that what it reports cannot vanish afterwards.
+    SyncBeforeReading,
+    /// Opening writes the last group again: if its sync had failed, the cache may show bytes that
+    /// the disk does not have.
+    RewriteLastGroup,
+    /// A torn tail is overwritten with zeros before anything is appended.
+    ZeroTornTail,
+    /// A segment is sealed, durably, before the first frame of the next one is written.
+    SealBeforeNext,
+    /// Segments are removed from the oldest on, each durably before the next.
+    DropInOrder,
+}
+
+impl Rule {
+    /// All of them.
+    pub const ALL: [Rule; 13] = [
+        Rule::SyncBeforeRename,
+        Rule::SyncFolder,
+        Rule::AcknowledgeAfterSync,
+        Rule::FailedSyncIsFinal,
+        Rule::FailedWriteIsFinal,
+        Rule::RefuseDamage,
+        Rule::CheckPayload,
+        Rule::WholeBatches,
+        Rule::SyncBeforeReading,
+        Rule::RewriteLastGroup,
+        Rule::ZeroTornTail,
+        Rule::SealBeforeNext,
+        Rule::DropInOrder,
+    ];
+}
+
+/// Which rule, if any, is switched off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mutant(#[cfg(feature = "mutants")] pub Option<Rule>);
+
+impl Mutant {
+    #[cfg(feature = "mutants")]
+    pub fn breaks(self, rule: Rule) -> bool {
+        self.0 == Some(rule)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    pub const fn breaks(self, _rule: Rule) -> bool {
+        false
+    }
+}

@@ -1,0 +1,339 @@
+//! The segment file: its name, its header, its first and last frame, and how a new one is made.
+//!
+//! | offset | size | field of the header |
+//! |---:|---:|---|
+//! | 0 | 8 | `DALSEGNO` |
+//! | 8 | 4 | format version |
+//! | 12 | 4 | at most this many sync groups were ever written and not yet synced (1) |
+//! | 16 | 8 | log id, the same in all segments of a log |
+//! | 24 | 8 | segment number, from 1, without gaps |
+//! | 32 | 8 | size of the file in bytes when it was made |
+//! | 40 | 4 | CRC32C of bytes 0..40 |
+//! | 44 | 468 | zero |
+//!
+//! Frames follow from byte 512, the first one a `Start`, the last one, once the segment is full,
+//! a `Seal`. The rest is zero, and is cut off when the segment is sealed.
+//!
+//! Invariant: a file with a segment's name is complete. It is made under another name, filled
+//! with zeros and synced; then renamed; then the folder is synced; only then is it used.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Lsn;
+use crate::error::Damage;
+use crate::frame::{self, u32_at, u64_at};
+use crate::fs::{Fs, FsFile, OpenMode};
+use crate::rules::{Mutant, Rule};
+
+pub(crate) const HEADER_BYTES: u64 = 512;
+pub(crate) const FORMAT_VERSION: u32 = 1;
+/// Rule: the next group is written only after the sync of the one before it has returned.
+pub(crate) const GROUPS_IN_FLIGHT: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"DALSEGNO";
+const CRC_AT: usize = 40;
+const ZERO_CHUNK_BYTES: usize = 256 * 1024;
+const SUFFIX: &str = ".seg";
+const TEMPORARY_SUFFIX: &str = ".tmp";
+
+/// Room that every segment keeps free for its `Seal`.
+pub(crate) fn seal_bytes() -> u64 {
+    frame::frame_bytes(SEAL_PAYLOAD_BYTES)
+}
+
+/// Room that the `Start` of a segment takes.
+pub(crate) fn start_bytes() -> u64 {
+    frame::frame_bytes(START_PAYLOAD_BYTES)
+}
+
+pub(crate) fn file_name(number: u64) -> String {
+    format!("{number:016}{SUFFIX}")
+}
+
+pub(crate) fn path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(file_name(number))
+}
+
+/// The segment number in a file name, if it is one.
+pub(crate) fn parse_name(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    if digits.len() != 16 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok().filter(|number| *number > 0)
+}
+
+/// A file left over from work that a crash interrupted. Nothing depends on it.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.ends_with(TEMPORARY_SUFFIX)
+}
+
+/// The name under which a file is made before it gets its own.
+pub(crate) fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TEMPORARY_SUFFIX);
+    PathBuf::from(name)
+}
+
+/// What a segment's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub log_id: u64,
+    pub number: u64,
+    pub size_bytes: u64,
+}
+
+impl SegmentHeader {
+    fn encode(&self) -> [u8; HEADER_BYTES as usize] {
+        let mut bytes = [0; HEADER_BYTES as usize];
+        bytes[0..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&GROUPS_IN_FLIGHT.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.log_id.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.size_bytes.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..CRC_AT]);
+        bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8], number: u64) -> Result<SegmentHeader, HeaderError> {
+        let damage = |offset: usize, expected: String, found: String| {
+            HeaderError::Damage(Damage {
+                segment: number,
+                offset: offset as u64,
+                expected,
+                found,
+            })
+        };
+        if bytes.len() < HEADER_BYTES as usize {
+            let expected = format!("a header of {HEADER_BYTES} bytes");
+            return Err(damage(0, expected, format!("{} bytes", bytes.len())));
+        }
+        if &bytes[0..8] != MAGIC {
+            let found = format!("{:02x?}", &bytes[0..8]);
+            return Err(damage(0, "the bytes \"DALSEGNO\"".into(), found));
+        }
+        let (expected, found) = (crc32c::crc32c(&bytes[..CRC_AT]), u32_at(bytes, CRC_AT));
+        if expected != found {
+            let (expected, found) = (checksum_text(expected), checksum_text(found));
+            return Err(damage(CRC_AT, format!("header {expected}"), found));
+        }
+        let version = u32_at(bytes, 8);
+        if version != FORMAT_VERSION {
+            return Err(HeaderError::Version(version));
+        }
+        if u32_at(bytes, 12) != GROUPS_IN_FLIGHT {
+            let found = format!("{}", u32_at(bytes, 12));
+            return Err(damage(12, "1 group in flight".into(), found));
+        }
+        if let Some(at) = bytes[CRC_AT + 4..HEADER_BYTES as usize]
+            .iter()
+            .position(|b| *b != 0)
+        {
+            let at = CRC_AT + 4 + at;
+            return Err(damage(at, "zero".into(), format!("0x{:02x}", bytes[at])));
+        }
+        let header = SegmentHeader {
+            log_id: u64_at(bytes, 16),
+            number: u64_at(bytes, 24),
+            size_bytes: u64_at(bytes, 32),
+        };
+        if header.number != number {
+            let found = format!("segment {}", header.number);
+            return Err(damage(24, format!("segment {number}"), found));
+        }
+        Ok(header)
+    }
+}
+
+pub(crate) fn checksum_text(crc: u32) -> String {
+    format!("checksum 0x{crc:08x}")
+}
+
+/// Why a segment's header was not accepted.
+#[derive(Debug)]
+pub(crate) enum HeaderError {
+    Io(io::Error),
+    Version(u32),
+    Damage(Damage),
+}
+
+pub(crate) fn read_header(file: &dyn FsFile, number: u64) -> Result<SegmentHeader, HeaderError> {
+    let mut bytes = [0; HEADER_BYTES as usize];
+    let got = file.read_full(&mut bytes, 0).map_err(HeaderError::Io)?;
+    SegmentHeader::decode(&bytes[..got], number)
+}
+
+/// Payload of a `Start` frame: how the segment before ended. All zero in the first segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub previous_end: u64,
+    pub previous_chain: u32,
+}
+
+const START_PAYLOAD_BYTES: usize = 16;
+
+impl Start {
+    pub fn encode(&self) -> [u8; START_PAYLOAD_BYTES] {
+        let mut bytes = [0; START_PAYLOAD_BYTES];
+        bytes[0..8].copy_from_slice(&self.previous_end.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.previous_chain.to_le_bytes());
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Start> {
+        (bytes.len() == START_PAYLOAD_BYTES && bytes[12..] == [0; 4]).then(|| Start {
+            previous_end: u64_at(bytes, 0),
+            previous_chain: u32_at(bytes, 8),
+        })
+    }
+}
+
+/// Payload of a `Seal` frame: what the sealed segment holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seal {
+    pub first_lsn: Lsn,
+    /// The chain over all frames before the seal.
+    pub chain: u32,
+}
+
+const SEAL_PAYLOAD_BYTES: usize = 16;
+
+impl Seal {
+    pub fn encode(&self) -> [u8; SEAL_PAYLOAD_BYTES] {
+        let mut bytes = [0; SEAL_PAYLOAD_BYTES];
+        bytes[0..8].copy_from_slice(&self.first_lsn.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.chain.to_le_bytes());
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Seal> {
+        (bytes.len() == SEAL_PAYLOAD_BYTES && bytes[12..] == [0; 4]).then(|| Seal {
+            first_lsn: u64_at(bytes, 0),
+            chain: u32_at(bytes, 8),
+        })
+    }
+}
+
+/// Why a file could not be put into the folder.
+#[derive(Debug)]
+pub(crate) enum PlaceError {
+    /// Nothing is there; it can be tried again.
+    NotPlaced(io::Error),
+    /// A sync failed. It is not known what a crash would leave.
+    Sync(io::Error),
+}
+
+/// Writes a file under a temporary name with `fill`, syncs it, gives it its name and syncs the
+/// folder.
+pub(crate) fn place_file(
+    fs: &dyn Fs,
+    dir: &Path,
+    path: &Path,
+    mutant: Mutant,
+    fill: impl FnOnce(&dyn FsFile) -> io::Result<()>,
+) -> Result<Box<dyn FsFile>, PlaceError> {
+    let temporary = temporary(path);
+    let open = || fs.open(&temporary, OpenMode::CreateNew);
+    let file = match open() {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            // Left by an attempt that ran out of space or by a crash.
+            fs.remove(&temporary).and_then(|()| open())
+        }
+        other => other,
+    }
+    .map_err(PlaceError::NotPlaced)?;
+    if let Err(e) = fill(file.as_ref()) {
+        // Best effort: what stays behind is removed by the next attempt or the next open.
+        drop(fs.remove(&temporary));
+        return Err(PlaceError::NotPlaced(e));
+    }
+    if !mutant.breaks(Rule::SyncBeforeRename) {
+        file.sync().map_err(PlaceError::Sync)?;
+    }
+    fs.rename(&temporary, path).map_err(PlaceError::NotPlaced)?;
+    if !mutant.breaks(Rule::SyncFolder) {
+        fs.sync_dir(dir).map_err(PlaceError::Sync)?;
+    }
+    Ok(file)
+}
+
+/// Makes a segment file: allocated, filled with zeros, durable under its name. From here on, a
+/// durable append into it costs one flush, and cannot meet a full disk.
+pub(crate) fn prepare(
+    fs: &dyn Fs,
+    dir: &Path,
+    header: SegmentHeader,
+    mutant: Mutant,
+) -> Result<Box<dyn FsFile>, PlaceError> {
+    place_file(fs, dir, &path(dir, header.number), mutant, |file| {
+        file.write_full(&header.encode(), 0)?;
+        let zeros = vec![0; ZERO_CHUNK_BYTES.min(header.size_bytes as usize)];
+        let mut at = HEADER_BYTES;
+        while at < header.size_bytes {
+            let n = (header.size_bytes - at).min(zeros.len() as u64);
+            file.write_full(&zeros[..n as usize], at)?;
+            at += n;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn names_are_parsed_strictly() {
+        for number in [1, 42, 9_999_999_999_999_999] {
+            assert_eq!(parse_name(&file_name(number)), Some(number));
+        }
+        for name in [
+            "",
+            "1.seg",
+            "0000000000000000.seg",
+            "+000000000000001.seg",
+            "0000000000000001.seg.tmp",
+            "000000000000000a.seg",
+        ] {
+            assert_eq!(parse_name(name), None, "{name}");
+        }
+        assert!(is_temporary("0000000000000001.seg.tmp"));
+    }
+
+    #[test]
+    fn every_byte_of_the_header_is_covered() {
+        let header = SegmentHeader {
+            log_id: 5,
+            number: 3,
+            size_bytes: 4096,
+        };
+        let bytes = header.encode();
+        assert_eq!(SegmentHeader::decode(&bytes, 3).unwrap(), header);
+        for at in 0..bytes.len() {
+            let mut damaged = bytes;
+            damaged[at] ^= 0x10;
+            assert!(SegmentHeader::decode(&damaged, 3).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_told_from_damage() {
+        let header = SegmentHeader {
+            log_id: 5,
+            number: 3,
+            size_bytes: 4096,
+        };
+        let mut bytes = header.encode();
+        bytes[8] = 2;
+        let crc = crc32c::crc32c(&bytes[..CRC_AT]);
+        bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        assert!(matches!(
+            SegmentHeader::decode(&bytes, 3),
+            Err(HeaderError::Version(2))
+        ));
+    }
+}

@@ -1,0 +1,272 @@
+//! The one place that writes to segments: groups, seals, marks.
+//!
+//! Durability rules kept here: a group is written only after the sync of the one before it
+//! returned; nothing is reported as written before its own sync returned; a segment is sealed,
+//! durably, before the next one's first frame; after any failed write or sync nothing is written
+//! again.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::Lsn;
+use crate::error::IoFailure;
+use crate::frame::{self, Kind, LAST_OF_BATCH, PlaceSeed, Stamp};
+use crate::fs::FsFile;
+use crate::recovery::Found;
+use crate::rules::{Mutant, Rule};
+use crate::segment::{self, Seal, SegmentHeader, Start};
+use crate::spare::{Spare, SpareError};
+use crate::stats::SyncTimes;
+use crate::sync::Arc;
+
+/// Why a group was not written.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    /// There is no room for a new segment. Nothing was written; it can be tried again.
+    NoSpace(IoFailure),
+    /// A write or a sync failed. What is on disk is unknown.
+    Fatal(IoFailure),
+}
+
+#[derive(Debug)]
+struct Active {
+    number: u64,
+    file: Box<dyn FsFile>,
+    seed: PlaceSeed,
+    offset: u64,
+    file_bytes: u64,
+    first_lsn: Lsn,
+    chain: u32,
+}
+
+/// Owns the files being written.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    dir: PathBuf,
+    log_id: u64,
+    segment_bytes: u64,
+    mutant: Mutant,
+    active: Option<Active>,
+    spare: Arc<Spare>,
+    next_number: u64,
+    previous: Start,
+    group: u64,
+    epoch: u64,
+    next_lsn: Lsn,
+    pub times: SyncTimes,
+    scratch: Vec<u8>,
+}
+
+impl Writer {
+    pub fn new(
+        found: Found,
+        dir: PathBuf,
+        segment_bytes: u64,
+        mutant: Mutant,
+        spare: Arc<Spare>,
+    ) -> Writer {
+        let log_id = found.log_id;
+        Writer {
+            dir,
+            log_id,
+            segment_bytes,
+            mutant,
+            active: found.active.map(|active| Active {
+                seed: PlaceSeed::new(log_id, active.number),
+                number: active.number,
+                file: active.file,
+                offset: active.offset,
+                file_bytes: active.file_bytes,
+                first_lsn: active.first_lsn,
+                chain: active.chain,
+            }),
+            spare,
+            next_number: found.next_number,
+            previous: found.previous,
+            group: found.expect.group,
+            epoch: found.expect.epoch + 1,
+            next_lsn: found.expect.lsn,
+            times: SyncTimes::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Writes frames, whose first LSN continues the log, as one group and syncs it. When this
+    /// returns, they are durable. Says which segment they opened, if they did.
+    pub fn write_group(
+        &mut self,
+        frames: &mut Vec<u8>,
+        records: u64,
+    ) -> Result<Option<(u64, Lsn)>, WriteError> {
+        if let Some(failure) = self.spare.failure() {
+            return Err(WriteError::Fatal(failure));
+        }
+        let fits = |active: &Active| {
+            active.offset + frames.len() as u64 + segment::seal_bytes() <= active.file_bytes
+        };
+        let mut opened = None;
+        if !self.active.as_ref().is_some_and(fits) {
+            self.rotate()?;
+            opened = Some((self.next_number - 1, self.next_lsn));
+            self.prepend_start(frames);
+        }
+        self.append(frames, false)?;
+        self.next_lsn += records;
+        self.prepare_ahead();
+        Ok(opened)
+    }
+
+    /// Writes a mark as a group of its own.
+    pub fn write_mark(&mut self, kind: Kind) -> Result<Option<(u64, Lsn)>, WriteError> {
+        let mut frames = Vec::new();
+        encode_mark(&mut frames, kind, self.next_lsn, &[]);
+        self.write_group(&mut frames, 0)
+    }
+
+    /// Marks the log as closed in good order, in the space there is.
+    pub fn write_closed(&mut self) -> Result<(), WriteError> {
+        let mark = frame::frame_bytes(0) + segment::seal_bytes();
+        match &self.active {
+            Some(active) if active.offset + mark <= active.file_bytes => {
+                self.write_mark(Kind::Closed).map(|_| ())
+            }
+            // A new segment for a mark would be a waste; a seal is as good an end.
+            Some(_) => self.seal(),
+            None => Ok(()),
+        }
+    }
+
+    /// Seals the active segment, if it has any record. The next group opens a new one.
+    pub fn seal_if_used(&mut self) -> Result<(), WriteError> {
+        match &self.active {
+            Some(active) if active.first_lsn < self.next_lsn => self.seal(),
+            _ => Ok(()),
+        }
+    }
+
+    fn seal(&mut self) -> Result<(), WriteError> {
+        let Some(active) = &self.active else {
+            return Ok(());
+        };
+        let seal = Seal {
+            first_lsn: active.first_lsn,
+            chain: active.chain,
+        };
+        let mut frames = Vec::new();
+        encode_mark(&mut frames, Kind::Seal, self.next_lsn, &seal.encode());
+        self.append(&mut frames, true)?;
+        if let Some(active) = self.active.take() {
+            self.previous = Start {
+                previous_end: active.offset,
+                previous_chain: active.chain,
+            };
+        }
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> Result<(), WriteError> {
+        // The new segment first: if there is no room for one, nothing has changed.
+        let number = self.next_number;
+        let header = self.next_header();
+        let file = self.spare.take(header).map_err(|e| match e {
+            SpareError::NotNow(failure) => WriteError::NoSpace(failure),
+            SpareError::Sync(failure) => WriteError::Fatal(failure),
+        })?;
+        let path = segment::path(&self.dir, number);
+        let file_bytes = file
+            .len()
+            .map_err(|e| WriteError::Fatal(IoFailure::new("measure", &path, e)))?;
+        self.seal()?;
+        self.active = Some(Active {
+            number,
+            seed: PlaceSeed::new(self.log_id, number),
+            offset: segment::HEADER_BYTES,
+            file_bytes,
+            first_lsn: self.next_lsn,
+            chain: 0,
+            file,
+        });
+        self.next_number += 1;
+        Ok(())
+    }
+
+    fn next_header(&self) -> SegmentHeader {
+        SegmentHeader {
+            log_id: self.log_id,
+            number: self.next_number,
+            size_bytes: self.segment_bytes,
+        }
+    }
+
+    fn prepend_start(&mut self, frames: &mut Vec<u8>) {
+        let payload = self.previous.encode();
+        self.scratch.clear();
+        encode_mark(&mut self.scratch, Kind::Start, self.next_lsn, &payload);
+        self.scratch.extend_from_slice(frames);
+        std::mem::swap(frames, &mut self.scratch);
+    }
+
+    /// One group at the end of the active segment: write, then sync.
+    fn append(&mut self, frames: &mut [u8], sealing: bool) -> Result<(), WriteError> {
+        let Some(active) = &mut self.active else {
+            return Ok(());
+        };
+        let path = segment::path(&self.dir, active.number);
+        let stamp = Stamp {
+            seed: active.seed,
+            offset: active.offset,
+            group: self.group + 1,
+            epoch: self.epoch,
+        };
+        let chain = frame::stamp(frames, stamp, active.chain);
+        if let Err(e) = active.file.write_full(frames, active.offset) {
+            let failure = IoFailure::new("write to", &path, e);
+            if self.mutant.breaks(Rule::FailedWriteIsFinal) {
+                return Err(WriteError::NoSpace(failure));
+            }
+            return Err(WriteError::Fatal(failure));
+        }
+        active.offset += frames.len() as u64;
+        active.chain = chain;
+        self.group += 1;
+        if sealing {
+            // In the same sync as the seal. A crash may leave either without the other, which
+            // recovery treats as a group that was not finished.
+            active
+                .file
+                .truncate(active.offset)
+                .map_err(|e| WriteError::Fatal(IoFailure::new("truncate", &path, e)))?;
+        }
+        let skip = self.mutant.breaks(Rule::AcknowledgeAfterSync)
+            || sealing && self.mutant.breaks(Rule::SealBeforeNext);
+        if skip {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let mut synced = active.file.sync();
+        if synced.is_err() && self.mutant.breaks(Rule::FailedSyncIsFinal) {
+            synced = active.file.sync();
+        }
+        synced.map_err(|e: io::Error| WriteError::Fatal(IoFailure::new("sync", &path, e)))?;
+        self.times.add(started.elapsed(), frames.len());
+        Ok(())
+    }
+
+    fn prepare_ahead(&self) {
+        if let Some(active) = &self.active
+            && active.offset > active.file_bytes / 2
+        {
+            self.spare.prepare_ahead(self.next_header());
+        }
+    }
+}
+
+fn encode_mark(out: &mut Vec<u8>, kind: Kind, next_lsn: Lsn, payload: &[u8]) {
+    let crc = crc32c::crc32c(payload);
+    frame::encode(out, kind, LAST_OF_BATCH, next_lsn, payload, crc);
+}
