@@ -145,8 +145,9 @@ pub enum AppendError {
     /// The log was closed. Nothing was written.
     #[error("the log is closed: nothing was written; open it again")]
     Closed,
-    /// The disk is full and so is the buffer. Nothing was written; free some space and try again.
-    #[error("no room for a new segment: nothing was written; free space and try again: {0}")]
+    /// There was no room for a new segment, and the buffer is full. Nothing was written; free some
+    /// space and try again.
+    #[error("no new segment could be made ({0}): nothing was written; free space and try again")]
     NoSpace(IoFailure),
     /// A write or a sync failed earlier. Nothing was written.
     #[error("{0}: nothing was written")]
@@ -165,8 +166,11 @@ pub enum SyncError {
         /// The last LSN there is.
         last: Lsn,
     },
-    /// The disk is full. The records stay in the buffer; free some space and wait again.
-    #[error("no room for a new segment: the records wait in memory; free space and try again: {0}")]
+    /// There was no room for a new segment. The records stay in the buffer; free some space and
+    /// wait again.
+    #[error(
+        "no new segment could be made ({0}): the records wait in memory; free space and try again"
+    )]
     NoSpace(IoFailure),
     /// The log was closed while waiting.
     #[error("the log is closed: open it again to see what is there")]
@@ -200,12 +204,12 @@ pub enum ReadError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DropError {
-    /// The file could not be removed; the log goes on as before.
+    /// A file could not be removed. The log goes on without it; the next opening removes it.
     #[error("{0}")]
     Io(#[from] IoFailure),
-    /// A sync failed, now or earlier.
+    /// That segments are dropped could not be written down.
     #[error("{0}")]
-    Poisoned(#[from] Poisoned),
+    Sync(#[from] SyncError),
 }
 
 /// A write or a sync failed, and with it the log: nothing later is ever acknowledged. Opening the

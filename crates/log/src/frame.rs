@@ -50,6 +50,8 @@ pub(crate) enum Kind {
     Opened = 4,
     /// The log was closed in good order here.
     Closed = 5,
+    /// Segments were given up here; `Start` and `Opened` repeat which one is the oldest left.
+    Dropped = 6,
 }
 
 impl Kind {
@@ -60,6 +62,7 @@ impl Kind {
             3 => Some(Kind::Seal),
             4 => Some(Kind::Opened),
             5 => Some(Kind::Closed),
+            6 => Some(Kind::Dropped),
             _ => None,
         }
     }

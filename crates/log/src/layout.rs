@@ -1,6 +1,6 @@
 //! Which segments a folder holds, and what each says about itself. Reads, changes nothing.
 //!
-//! Invariant: segment numbers have no gap, and all segments carry the same log id.
+//! Invariant: the segments of a log have numbers without a gap, and all carry the same log id.
 
 use std::path::Path;
 
@@ -32,15 +32,25 @@ pub(crate) fn numbers(fs: &dyn Fs, dir: &Path) -> Result<Vec<u64>, IoFailure> {
     Ok(numbers)
 }
 
-/// The first gap in ascending numbers, as damage.
-pub(crate) fn gap(numbers: &[u64]) -> Option<Damage> {
-    let gap = numbers.windows(2).find(|pair| pair[1] != pair[0] + 1)?;
-    Some(Damage {
-        segment: gap[0] + 1,
+/// The first and last number of the newest run without a gap. What is below it was dropped, if
+/// the log says so.
+pub(crate) fn newest_run(numbers: &[u64]) -> Option<(u64, u64)> {
+    let newest = *numbers.last()?;
+    let run = numbers
+        .windows(2)
+        .rev()
+        .take_while(|pair| pair[1] == pair[0] + 1);
+    Some((newest - run.count() as u64, newest))
+}
+
+/// A segment that should be there and is not.
+pub(crate) fn missing(number: u64) -> Damage {
+    Damage {
+        segment: number,
         offset: 0,
         expected: "a file for this segment".into(),
-        found: format!("none, although segment {} is there", gap[1]),
-    })
+        found: "none".into(),
+    }
 }
 
 /// Opens a segment's file and reads its header.
@@ -84,6 +94,8 @@ pub(crate) struct Scan {
     pub file_bytes: u64,
     /// The LSN its `Start` gives; `None` if there is no valid `Start`.
     pub first_lsn: Option<Lsn>,
+    /// The oldest segment that belongs to the log, as the last mark about it says.
+    pub oldest: u64,
     /// Behind the last whole batch. Everything from here on is to be judged by its `rest`.
     pub end: u64,
     /// State after the frame that ends at `end`.
@@ -104,6 +116,13 @@ pub(crate) struct Scan {
 impl Scan {
     pub fn sealed(&self) -> bool {
         self.last_kind == Some(Kind::Seal)
+    }
+
+    pub fn ending(&self) -> segment::Ending {
+        segment::Ending {
+            offset: self.end,
+            chain: self.chain,
+        }
     }
 
     pub fn damage(&self) -> Damage {
@@ -127,6 +146,7 @@ pub(crate) fn scan(
     let mut group: Option<(u64, u64)> = None;
     let mut last_group_at = scan_end;
     let mut first_lsn = None;
+    let mut oldest = 1;
     let mut last_kind = None;
     let bad = loop {
         if last_kind == Some(Kind::Seal) {
@@ -136,10 +156,14 @@ pub(crate) fn scan(
                 unwritten: true,
             };
         }
-        let Frame { offset, header } = match cursor.step()? {
+        let frame = match cursor.step()? {
             Step::Frame(frame) => frame,
             Step::Bad(bad) => break bad,
         };
+        let Frame { offset, header } = frame;
+        if let Some(number) = oldest_in(&cursor, &frame) {
+            oldest = number;
+        }
         if group.is_none_or(|(number, _)| number != header.group) {
             group = Some((header.group, offset));
         }
@@ -158,6 +182,7 @@ pub(crate) fn scan(
         seed: cursor.seed(),
         file_bytes,
         first_lsn,
+        oldest,
         end: scan_end,
         at_end,
         chain: chain_at_end,
@@ -168,6 +193,16 @@ pub(crate) fn scan(
         torn_group: cursor.expect().map_or(0, |e| e.group_of_a_bad_frame()),
         file: cursor.into_file(),
     })
+}
+
+/// The oldest segment of the log, if this frame says which one it is.
+pub(crate) fn oldest_in(cursor: &Cursor, frame: &Frame) -> Option<u64> {
+    let payload = cursor.payload(frame);
+    match frame.header.kind {
+        Kind::Start => segment::Start::decode(payload).map(|start| start.oldest),
+        Kind::Opened | Kind::Dropped => segment::decode_oldest(payload),
+        Kind::Record | Kind::Seal | Kind::Closed => None,
+    }
 }
 
 /// The LSN that a segment's `Start` gives, if the segment has a valid one.

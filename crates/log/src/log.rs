@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::Lsn;
 use crate::commit::{Shared, Wait};
-use crate::error::{AppendError, DropError, IoFailure, OpenError, Poisoned, ReadError, SyncError};
-use crate::frame::{self, Kind};
+use crate::error::{AppendError, DropError, IoFailure, OpenError, ReadError, SyncError};
+use crate::frame;
 use crate::fs::{Fs, LockError};
 use crate::options::Options;
 use crate::park::Durable;
@@ -95,7 +95,7 @@ impl Log {
             options.mutant,
             Arc::clone(&spare),
         );
-        segments.extend(writer.write_mark(Kind::Opened).map_err(|e| match e {
+        segments.extend(writer.write_opened().map_err(|e| match e {
             WriteError::NoSpace(failure) | WriteError::Fatal(failure) => failure,
         })?);
         let recovery = Recovery {
@@ -330,50 +330,46 @@ impl Log {
     /// how many. Readers that are inside one finish it.
     ///
     /// # Errors
-    /// A file could not be removed; those before it are gone. Or a sync failed.
+    /// It could not be written down that they are gone, or a file could not be removed.
     pub fn drop_before(&self, lsn: Lsn) -> Result<usize, DropError> {
         let _one_at_a_time = lock(&self.handle.dropping);
         let shared = &self.handle.shared;
         let (fs, dir) = (shared.options.fs.as_ref(), &shared.dir);
-        let mut dropped = 0;
-        loop {
-            if let Some(poisoned) = shared.poisoned() {
-                return Err(poisoned.clone().into());
-            }
-            let mut segments = lock(&shared.segments);
-            // The second one's first record tells where the first one ends.
-            let number = match segments.as_slice() {
-                [(number, _), (_, next), ..] if *next <= lsn => *number,
-                _ => break,
-            };
-            segments.remove(0);
-            drop(segments);
-            let path = segment::path(dir, number);
+        let segments = lock(&shared.segments).clone();
+        // The next one's first record tells where a segment ends.
+        let count = segments
+            .windows(2)
+            .take_while(|pair| pair[1].1 <= lsn)
+            .count();
+        if count == 0 {
+            return Ok(0);
+        }
+        let (oldest, _) = segments[count];
+        if !shared.options.mutant.breaks(Rule::RecordDrop) {
+            shared.with_turn(|writer| {
+                let opened = writer.write_dropped(oldest)?;
+                lock(&shared.segments).extend(opened);
+                Ok(())
+            })?;
+        }
+        lock(&shared.segments).retain(|(number, _)| *number >= oldest);
+        for (number, _) in &segments[..count] {
+            let path = segment::path(dir, *number);
             fs.remove(&path)
                 .map_err(|e| IoFailure::new("remove", &path, e))?;
-            dropped += 1;
-            // Rule: oldest first, and each durably, so that a crash leaves no gap.
-            if !shared.options.mutant.breaks(Rule::DropInOrder) {
-                self.sync_folder(fs, dir)?;
-            }
         }
-        if dropped > 0 {
-            self.remove_torn_tails(fs, dir)?;
-        }
-        Ok(dropped)
-    }
-
-    fn sync_folder(&self, fs: &dyn Fs, dir: &Path) -> Result<(), Poisoned> {
+        self.remove_torn_tails(fs, dir, oldest)?;
         fs.sync_dir(dir)
-            .map_err(|e| self.handle.shared.poison(IoFailure::new("sync", dir, e)))
+            .map_err(|e| shared.poison(IoFailure::new("sync", dir, e)))
+            .map_err(SyncError::from)?;
+        Ok(count)
     }
 
     /// Torn tails saved from segments that are gone have done their service.
-    fn remove_torn_tails(&self, fs: &dyn Fs, dir: &Path) -> Result<(), DropError> {
-        let oldest = lock(&self.handle.shared.segments).first().map(|s| s.0);
+    fn remove_torn_tails(&self, fs: &dyn Fs, dir: &Path, oldest: u64) -> Result<(), DropError> {
         let names = fs.list(dir).map_err(|e| IoFailure::new("list", dir, e))?;
         for name in names {
-            if recovery::parse_torn_name(&name).is_some_and(|number| Some(number) < oldest) {
+            if recovery::parse_torn_name(&name).is_some_and(|number| number < oldest) {
                 let path = dir.join(name);
                 fs.remove(&path)
                     .map_err(|e| IoFailure::new("remove", &path, e))?;

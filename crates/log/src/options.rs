@@ -138,6 +138,9 @@ impl Options {
 
     /// What a batch may take on disk.
     pub(crate) fn batch_limit_bytes(&self) -> u64 {
-        self.segment_bytes - segment::HEADER_BYTES - segment::start_bytes() - segment::seal_bytes()
+        self.segment_bytes
+            - segment::HEADER_BYTES
+            - segment::start_bytes()
+            - segment::reserve_bytes()
     }
 }

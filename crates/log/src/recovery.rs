@@ -2,11 +2,13 @@
 //!
 //! Order of work, each step safe to be interrupted and done again:
 //!
-//! 1. Take the lock; remove half-made files; sync the folder and the last two segments, so that
-//!    nothing read from here on can vanish in a later crash.
+//! 1. Take the lock; remove half-made files; sync the folder, so that no name found can vanish in
+//!    a later crash.
 //! 2. Read. Any damage ends it here, before a byte was changed.
 //! 3. Save a torn tail aside.
-//! 4. Write the last group again and zeros over the torn tail; sync.
+//! 4. Write the last group again, and zeros over the torn tail; sync. Only from here on is it
+//!    certain that what was read is on disk.
+//! 5. Remove segments that had been dropped.
 //!
 //! Then the log appends an `Opened` mark, in a group of its own and under a new epoch. With it on
 //! disk, every group found here is followed by a later one, so its loss would be seen as damage.
@@ -21,7 +23,7 @@ use crate::frame::Kind;
 use crate::fs::{Fs, FsFile, OpenMode};
 use crate::layout::{self, BEFORE_THE_FIRST, Scan};
 use crate::rules::{Mutant, Rule};
-use crate::segment::{self, PlaceError, Start};
+use crate::segment::{self, Ending, PlaceError};
 use crate::tail::{self, Verdict};
 
 /// What opening a log for writing found and did.
@@ -79,7 +81,9 @@ pub(crate) struct Found {
     pub spare: Option<(u64, Box<dyn FsFile>)>,
     pub next_number: u64,
     /// How the last sealed segment ended, for the next `Start`.
-    pub previous: Start,
+    pub previous: Ending,
+    /// The oldest segment that belongs to the log.
+    pub oldest: u64,
     pub expect: Expect,
     pub clean: bool,
     pub torn: Option<TornTail>,
@@ -93,25 +97,22 @@ pub(crate) struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Steps 1 to 4 above. The caller holds the lock.
+    /// The steps above. The caller holds the lock.
     pub fn recover(&self) -> Result<Found, OpenError> {
         self.remove_half_made_files()?;
-        self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
-        let numbers = layout::numbers(self.fs, self.dir)?;
-        if let Some(damage) = layout::gap(&numbers) {
-            return Err(self.damaged(damage));
+        if !self.mutant.breaks(Rule::SyncNamesFound) {
+            self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
         }
-        let Some((&oldest, &newest)) = numbers.first().zip(numbers.last()) else {
+        let numbers = layout::numbers(self.fs, self.dir)?;
+        let Some((oldest, newest)) = layout::newest_run(&numbers) else {
             return Ok(self.fresh(self.fs.unique()));
         };
-        if !self.mutant.breaks(Rule::SyncBeforeReading) {
-            for number in newest.saturating_sub(1).max(oldest)..=newest {
-                let path = segment::path(self.dir, number);
-                let file = self.fail("open", &path, self.fs.open(&path, OpenMode::Write))?;
-                self.fail("sync", &path, file.sync())?;
-            }
+        let found = self.read(oldest, newest)?;
+        // What a crash left of segments that had been dropped.
+        for number in numbers.iter().filter(|number| **number < found.oldest) {
+            self.remove(&segment::path(self.dir, *number))?;
         }
-        self.read(oldest, newest)
+        Ok(found)
     }
 
     fn fresh(&self, log_id: u64) -> Found {
@@ -121,7 +122,8 @@ impl Opening<'_> {
             active: None,
             spare: None,
             next_number: 1,
-            previous: Start::default(),
+            previous: Ending::default(),
+            oldest: 1,
             expect: BEFORE_THE_FIRST,
             clean: true,
             torn: None,
@@ -149,8 +151,13 @@ impl Opening<'_> {
         } else if scan.first_lsn.is_none() && last != 1 {
             return Err(self.damaged(scan.damage()));
         }
-        if let Some(missing) = (oldest..last).find(|n| !started.iter().any(|(s, _)| s == n)) {
-            let start = self.scan(missing, None)?;
+        let real_oldest = before.as_ref().map_or(scan.oldest, |sealed| sealed.oldest);
+        if real_oldest < oldest {
+            return Err(self.damaged(layout::missing(oldest - 1)));
+        }
+        started.retain(|(number, _)| *number >= real_oldest);
+        if let Some(bad) = (real_oldest..last).find(|n| !started.iter().any(|(s, _)| s == n)) {
+            let start = self.scan(bad, None)?;
             return Err(self.damaged(start.damage()));
         }
         let torn = self.judge_and_cut(&scan)?;
@@ -159,6 +166,7 @@ impl Opening<'_> {
         let mut found = Found {
             log_id,
             started,
+            oldest: real_oldest,
             expect,
             clean: clean && torn.is_none(),
             torn,
@@ -180,10 +188,7 @@ impl Opening<'_> {
         let mut spare_number = number + 1;
         if let Some(first_lsn) = scan.first_lsn {
             if scan.sealed() {
-                found.previous = Start {
-                    previous_end: scan.end,
-                    previous_chain: scan.chain,
-                };
+                found.previous = scan.ending();
             } else {
                 found.active = Some(FoundActive {
                     number,
@@ -198,23 +203,26 @@ impl Opening<'_> {
             // Nothing of it was ever acknowledged: it is a prepared segment again.
             spare_number = number;
             if let Some(sealed) = before {
-                found.previous = Start {
-                    previous_end: sealed.end,
-                    previous_chain: sealed.chain,
-                };
+                found.previous = sealed.ending();
             }
         }
         found.next_number = spare_number;
         if spare_number <= newest {
             let (file, header) =
                 layout::open_segment(self.fs, self.dir, spare_number, OpenMode::Write)?;
+            let path = segment::path(self.dir, spare_number);
             if header.size_bytes == self.segment_bytes {
+                // If a sync of the folder failed when it was made, its name may be in the cache
+                // only, and another sync would not write it. So it gets its name again.
+                let temporary = segment::temporary(&path);
+                self.fail("rename", &path, self.fs.rename(&path, &temporary))?;
+                self.fail("rename", &temporary, self.fs.rename(&temporary, &path))?;
                 found.spare = Some((spare_number, file));
             } else {
                 // Made for another segment size. Nothing was ever written into it.
-                self.remove(&segment::path(self.dir, spare_number))?;
-                self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
+                self.remove(&path)?;
             }
+            self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
         }
         Ok(())
     }

@@ -15,43 +15,41 @@ pub enum Rule {
     AcknowledgeAfterSync,
     /// A failed sync is final: the log is poisoned and no sync follows.
     FailedSyncIsFinal,
-    /// Any other failed write into a segment poisons too.
-    FailedWriteIsFinal,
     /// Bad bytes with a valid frame of a later sync group behind them are damage: refuse.
     RefuseDamage,
     /// A frame counts only if its payload has the checksum that its header gives.
     CheckPayload,
     /// A batch that is not complete on disk does not exist.
     WholeBatches,
-    /// Opening syncs before it reads, so that what it reports cannot vanish afterwards.
-    SyncBeforeReading,
-    /// Opening writes the last group again: if its sync had failed, the cache may show bytes that
-    /// the disk does not have.
+    /// Opening makes the names it finds durable before it relies on them.
+    SyncNamesFound,
+    /// Opening writes the last group again and syncs it before it reports it. Its writer may have
+    /// been killed before the sync, or the sync may have failed: then the cache shows bytes that
+    /// the disk does not have, and another sync alone would not write them.
     RewriteLastGroup,
     /// A torn tail is overwritten with zeros before anything is appended.
     ZeroTornTail,
     /// A segment is sealed, durably, before the first frame of the next one is written.
     SealBeforeNext,
-    /// Segments are removed from the oldest on, each durably before the next.
-    DropInOrder,
+    /// Segments are removed only after the log says, durably, that they are gone.
+    RecordDrop,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 13] = [
+    pub const ALL: [Rule; 12] = [
         Rule::SyncBeforeRename,
         Rule::SyncFolder,
         Rule::AcknowledgeAfterSync,
         Rule::FailedSyncIsFinal,
-        Rule::FailedWriteIsFinal,
         Rule::RefuseDamage,
         Rule::CheckPayload,
         Rule::WholeBatches,
-        Rule::SyncBeforeReading,
+        Rule::SyncNamesFound,
         Rule::RewriteLastGroup,
         Rule::ZeroTornTail,
         Rule::SealBeforeNext,
-        Rule::DropInOrder,
+        Rule::RecordDrop,
     ];
 }
 

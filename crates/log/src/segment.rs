@@ -42,6 +42,12 @@ pub(crate) fn seal_bytes() -> u64 {
     frame::frame_bytes(SEAL_PAYLOAD_BYTES)
 }
 
+/// Room that groups of records leave free at the end of a segment: for the seal and a few marks,
+/// so that a log on a full disk can be opened, closed, and made smaller.
+pub(crate) fn reserve_bytes() -> u64 {
+    seal_bytes() + 4 * frame::frame_bytes(OLDEST_PAYLOAD_BYTES)
+}
+
 /// Room that the `Start` of a segment takes.
 pub(crate) fn start_bytes() -> u64 {
     frame::frame_bytes(START_PAYLOAD_BYTES)
@@ -166,27 +172,49 @@ pub(crate) fn read_header(file: &dyn FsFile, number: u64) -> Result<SegmentHeade
     SegmentHeader::decode(&bytes[..got], number)
 }
 
-/// Payload of a `Start` frame: how the segment before ended. All zero in the first segment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Start {
-    pub previous_end: u64,
-    pub previous_chain: u32,
+/// Payload of `Opened` and `Dropped` frames: the oldest segment that belongs to the log.
+pub(crate) const OLDEST_PAYLOAD_BYTES: usize = 8;
+
+pub(crate) fn decode_oldest(bytes: &[u8]) -> Option<u64> {
+    (bytes.len() == OLDEST_PAYLOAD_BYTES).then(|| u64_at(bytes, 0))
 }
 
-const START_PAYLOAD_BYTES: usize = 16;
+/// How a segment ended. All zero before the first one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ending {
+    /// Behind its last frame.
+    pub offset: u64,
+    /// The chain over all its frames.
+    pub chain: u32,
+}
+
+/// Payload of a `Start` frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// How the segment before ended.
+    pub previous: Ending,
+    /// The oldest segment that belongs to the log.
+    pub oldest: u64,
+}
+
+const START_PAYLOAD_BYTES: usize = 24;
 
 impl Start {
     pub fn encode(&self) -> [u8; START_PAYLOAD_BYTES] {
         let mut bytes = [0; START_PAYLOAD_BYTES];
-        bytes[0..8].copy_from_slice(&self.previous_end.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.previous_chain.to_le_bytes());
+        bytes[0..8].copy_from_slice(&self.previous.offset.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.previous.chain.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.oldest.to_le_bytes());
         bytes
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Start> {
-        (bytes.len() == START_PAYLOAD_BYTES && bytes[12..] == [0; 4]).then(|| Start {
-            previous_end: u64_at(bytes, 0),
-            previous_chain: u32_at(bytes, 8),
+        (bytes.len() == START_PAYLOAD_BYTES && bytes[12..16] == [0; 4]).then(|| Start {
+            previous: Ending {
+                offset: u64_at(bytes, 0),
+                chain: u32_at(bytes, 8),
+            },
+            oldest: u64_at(bytes, 16),
         })
     }
 }

@@ -118,6 +118,11 @@ impl Spare {
         }
     }
 
+    /// Puts a segment that was taken back, unused.
+    pub fn put_back(&self, number: u64, file: Box<dyn FsFile>) {
+        *lock(&self.state) = State::Ready(number, file);
+    }
+
     /// Waits until no thread works on a segment any more.
     pub fn settle(&self) {
         let mut state = lock(&self.state);

@@ -14,7 +14,7 @@ use crate::fs::{Fs, FsFile, OpenMode, RealFs};
 use crate::layout::{self, BEFORE_THE_FIRST};
 use crate::recovery::TornTail;
 use crate::rules::Mutant;
-use crate::segment::{self, HeaderError, Seal, SegmentHeader, Start};
+use crate::segment::{self, Ending, HeaderError, Seal, SegmentHeader, Start};
 use crate::tail::{self, Verdict};
 
 /// What [`verify`] found.
@@ -98,14 +98,6 @@ pub fn verify_on(fs: &dyn Fs, dir: &Path) -> Result<Report, OpenError> {
             return Err(OpenError::Missing { dir });
         }
     };
-    let mut walk = Walk {
-        report: Report::default(),
-        before: (numbers.first() == Some(&1)).then_some(Before {
-            expect: BEFORE_THE_FIRST,
-            end: Start::default(),
-        }),
-        log_id: None,
-    };
     let mut files = Vec::new();
     for number in numbers {
         let path = segment::path(dir, number);
@@ -118,13 +110,27 @@ pub fn verify_on(fs: &dyn Fs, dir: &Path) -> Result<Report, OpenError> {
         .iter()
         .rposition(|(_, _, content)| *content)
         .unwrap_or(0);
-    let mut previous = None;
-    for (index, (number, file, has_content)) in files.into_iter().enumerate() {
-        if let Some(gap) = previous.and_then(|before| layout::gap(&[before, number])) {
-            walk.report.damages.push(gap);
+    let last = files[last].0;
+    let oldest = oldest(fs, dir, last).unwrap_or(files[0].0);
+    let mut walk = Walk {
+        report: Report::default(),
+        before: (oldest == 1).then_some(Before {
+            expect: BEFORE_THE_FIRST,
+            end: Ending::default(),
+        }),
+        log_id: None,
+    };
+    let mut expected = oldest;
+    for (number, file, has_content) in files {
+        if number < oldest {
+            // Dropped; the next opening removes it.
+            continue;
+        }
+        for missing in expected..number {
+            walk.report.damages.push(layout::missing(missing));
             walk.before = None;
         }
-        previous = Some(number);
+        expected = number + 1;
         let path = segment::path(dir, number);
         let header = match segment::read_header(file.as_ref(), number) {
             Ok(header) => header,
@@ -143,17 +149,30 @@ pub fn verify_on(fs: &dyn Fs, dir: &Path) -> Result<Report, OpenError> {
                 }
             }
         };
-        walk.segment(file, header, index == last, has_content)
+        walk.segment(file, header, number == last, has_content)
             .map_err(|e| IoFailure::new("read", &path, e))?;
     }
     Ok(walk.report)
+}
+
+/// The oldest segment that belongs to the log, if the newest ones can be read.
+fn oldest(fs: &dyn Fs, dir: &Path, last: u64) -> Option<u64> {
+    let scan = |number| {
+        let (file, header) = layout::open_segment(fs, dir, number, OpenMode::Read).ok()?;
+        layout::scan(file, header, None, Mutant::default()).ok()
+    };
+    // If the group that was to open the last one is torn, the one before knows.
+    let known = |scan: &layout::Scan| scan.first_lsn.is_some();
+    let last_scan = scan(last).filter(known);
+    let scan = last_scan.or_else(|| scan(last.checked_sub(1)?).filter(known))?;
+    Some(scan.oldest)
 }
 
 /// What the segment before left.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     expect: Expect,
-    end: Start,
+    end: Ending,
 }
 
 struct Walk {
@@ -289,8 +308,9 @@ impl Walk {
             Kind::Start => {
                 place.first_lsn = header.lsn;
                 let found = Start::decode(payload);
+                let previous = found.map(|start| start.previous);
                 let expected = self.before.map(|before| before.end);
-                if found.is_none() || expected.is_some_and(|expected| found != Some(expected)) {
+                if found.is_none() || expected.is_some_and(|expected| previous != Some(expected)) {
                     let expected = format!("a start that says {expected:?}");
                     self.damage(place.number, frame.offset, expected, format!("{found:?}"));
                 }
@@ -307,7 +327,7 @@ impl Walk {
                 }
                 return true;
             }
-            Kind::Opened | Kind::Closed => {}
+            Kind::Opened | Kind::Closed | Kind::Dropped => {}
         }
         false
     }
@@ -327,9 +347,9 @@ impl Walk {
                 .filter(|_| place.whole)
                 .map(|expect| Before {
                     expect,
-                    end: Start {
-                        previous_end: cursor.offset(),
-                        previous_chain: place.chain,
+                    end: Ending {
+                        offset: cursor.offset(),
+                        chain: place.chain,
                     },
                 });
         }

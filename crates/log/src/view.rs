@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Lsn;
-use crate::cursor::{Cursor, Mark, Step};
+use crate::cursor::{Cursor, Frame, Mark, Step};
 use crate::error::{IoFailure, OpenError, ReadError};
 use crate::frame::Kind;
 use crate::fs::{Fs, OpenMode};
@@ -60,6 +60,8 @@ struct End {
     whole: Mark,
     last_lsn: Lsn,
     sealed: bool,
+    /// The oldest segment that belongs to the log.
+    oldest: u64,
 }
 
 impl LogView {
@@ -99,13 +101,9 @@ impl LogView {
             }
             other => other?,
         };
-        if let Some(damage) = layout::gap(&numbers) {
-            let dir = dir.to_owned();
-            return Err(OpenError::Damage { dir, damage });
-        }
-        let oldest = *numbers.first().ok_or_else(missing)?;
+        let (oldest, newest) = layout::newest_run(&numbers).ok_or_else(missing)?;
         let mut segments = Vec::new();
-        for number in numbers {
+        for number in oldest..=newest {
             let (file, header) = layout::open_segment(fs, dir, number, OpenMode::Read)?;
             let path = segment::path(dir, number);
             let start = layout::first_lsn(file, header, options.mutant)
@@ -130,6 +128,7 @@ impl LogView {
                 cursor,
                 last_lsn: first - 1,
                 sealed: false,
+                oldest: 1,
             }),
             dir: dir.to_owned(),
             options,
@@ -137,6 +136,9 @@ impl LogView {
         let mut end = lock(&view.end);
         view.look(&mut end).map_err(|e| view.open_error(e))?;
         view.check_tail(&mut end)?;
+        if end.oldest < oldest {
+            return Err(view.open_error(ReadError::Damage(layout::missing(oldest - 1))));
+        }
         drop(end);
         Ok(view)
     }
@@ -148,7 +150,6 @@ impl LogView {
     pub fn refresh(&self) -> Result<Lsn, ReadError> {
         let mut end = lock(&self.end);
         self.look(&mut end)?;
-        self.forget_dropped()?;
         Ok(end.last_lsn)
     }
 
@@ -194,15 +195,7 @@ impl LogView {
             match step.map_err(|e| IoFailure::new("read", &path, e))? {
                 Step::Frame(frame) => {
                     let header = frame.header;
-                    if header.kind == Kind::Start {
-                        let mut segments = lock(&self.segments);
-                        if segments
-                            .last()
-                            .is_none_or(|(number, _)| *number < end.number)
-                        {
-                            segments.push((end.number, header.lsn));
-                        }
-                    }
+                    self.note_segments(end, &frame);
                     end.sealed = header.kind == Kind::Seal;
                     if header.ends_batch() {
                         end.whole = end.cursor.mark();
@@ -302,12 +295,19 @@ impl LogView {
         }
     }
 
-    fn forget_dropped(&self) -> Result<(), ReadError> {
-        let numbers = layout::numbers(self.fs(), &self.dir)?;
-        if let Some(oldest) = numbers.first() {
-            lock(&self.segments).retain(|(number, _)| number >= oldest);
+    /// Takes in what a mark says about which segments there are.
+    fn note_segments(&self, end: &mut End, frame: &Frame) {
+        let mut segments = lock(&self.segments);
+        let is_new = segments
+            .last()
+            .is_none_or(|(number, _)| *number < end.number);
+        if frame.header.kind == Kind::Start && is_new {
+            segments.push((end.number, frame.header.lsn));
         }
-        Ok(())
+        if let Some(oldest) = layout::oldest_in(&end.cursor, frame) {
+            end.oldest = oldest;
+            segments.retain(|(number, _)| *number >= oldest);
+        }
     }
 
     fn open_error(&self, error: ReadError) -> OpenError {

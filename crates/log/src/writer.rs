@@ -15,7 +15,7 @@ use crate::frame::{self, Kind, LAST_OF_BATCH, PlaceSeed, Stamp};
 use crate::fs::FsFile;
 use crate::recovery::Found;
 use crate::rules::{Mutant, Rule};
-use crate::segment::{self, Seal, SegmentHeader, Start};
+use crate::segment::{self, Ending, Seal, SegmentHeader, Start};
 use crate::spare::{Spare, SpareError};
 use crate::stats::SyncTimes;
 use crate::sync::Arc;
@@ -50,7 +50,10 @@ pub(crate) struct Writer {
     active: Option<Active>,
     spare: Arc<Spare>,
     next_number: u64,
-    previous: Start,
+    /// How the last sealed segment ended.
+    previous: Ending,
+    /// The oldest segment that belongs to the log.
+    oldest: u64,
     group: u64,
     epoch: u64,
     next_lsn: Lsn,
@@ -84,6 +87,7 @@ impl Writer {
             spare,
             next_number: found.next_number,
             previous: found.previous,
+            oldest: found.oldest,
             group: found.expect.group,
             epoch: found.expect.epoch + 1,
             next_lsn: found.expect.lsn,
@@ -103,29 +107,21 @@ impl Writer {
         frames: &mut Vec<u8>,
         records: u64,
     ) -> Result<Option<(u64, Lsn)>, WriteError> {
-        if let Some(failure) = self.spare.failure() {
-            return Err(WriteError::Fatal(failure));
-        }
-        let fits = |active: &Active| {
-            active.offset + frames.len() as u64 + segment::seal_bytes() <= active.file_bytes
-        };
-        let mut opened = None;
-        if !self.active.as_ref().is_some_and(fits) {
-            self.rotate()?;
-            opened = Some((self.next_number - 1, self.next_lsn));
-            self.prepend_start(frames);
-        }
-        self.append(frames, false)?;
+        let opened = self.write(frames, segment::reserve_bytes())?;
         self.next_lsn += records;
         self.prepare_ahead();
         Ok(opened)
     }
 
-    /// Writes a mark as a group of its own.
-    pub fn write_mark(&mut self, kind: Kind) -> Result<Option<(u64, Lsn)>, WriteError> {
-        let mut frames = Vec::new();
-        encode_mark(&mut frames, kind, self.next_lsn, &[]);
-        self.write_group(&mut frames, 0)
+    /// Marks that the log is open from here on.
+    pub fn write_opened(&mut self) -> Result<Option<(u64, Lsn)>, WriteError> {
+        self.write_mark(Kind::Opened, &self.oldest.to_le_bytes())
+    }
+
+    /// Marks that the segments below `oldest` are no longer part of the log.
+    pub fn write_dropped(&mut self, oldest: u64) -> Result<Option<(u64, Lsn)>, WriteError> {
+        self.oldest = oldest;
+        self.write_mark(Kind::Dropped, &oldest.to_le_bytes())
     }
 
     /// Marks the log as closed in good order, in the space there is.
@@ -133,7 +129,7 @@ impl Writer {
         let mark = frame::frame_bytes(0) + segment::seal_bytes();
         match &self.active {
             Some(active) if active.offset + mark <= active.file_bytes => {
-                self.write_mark(Kind::Closed).map(|_| ())
+                self.write_mark(Kind::Closed, &[]).map(|_| ())
             }
             // A new segment for a mark would be a waste; a seal is as good an end.
             Some(_) => self.seal(),
@@ -141,12 +137,46 @@ impl Writer {
         }
     }
 
-    /// Seals the active segment, if it has any record. The next group opens a new one.
+    /// Seals the active segment, if it has any record. The next group opens a new one, for which
+    /// there is room: that is made sure of first.
     pub fn seal_if_used(&mut self) -> Result<(), WriteError> {
         match &self.active {
-            Some(active) if active.first_lsn < self.next_lsn => self.seal(),
+            Some(active) if active.first_lsn < self.next_lsn => {
+                let header = self.next_header();
+                let file = self.spare.take(header).map_err(no_spare)?;
+                self.spare.put_back(header.number, file);
+                self.seal()
+            }
             _ => Ok(()),
         }
+    }
+
+    fn write_mark(&mut self, kind: Kind, payload: &[u8]) -> Result<Option<(u64, Lsn)>, WriteError> {
+        let mut frames = Vec::new();
+        encode_mark(&mut frames, kind, self.next_lsn, payload);
+        self.write(&mut frames, segment::seal_bytes())
+    }
+
+    /// Writes a group where it leaves at least `reserve` bytes free: in the active segment, or at
+    /// the start of the next.
+    fn write(
+        &mut self,
+        frames: &mut Vec<u8>,
+        reserve: u64,
+    ) -> Result<Option<(u64, Lsn)>, WriteError> {
+        if let Some(failure) = self.spare.failure() {
+            return Err(WriteError::Fatal(failure));
+        }
+        let fits =
+            |active: &Active| active.offset + frames.len() as u64 + reserve <= active.file_bytes;
+        let mut opened = None;
+        if !self.active.as_ref().is_some_and(fits) {
+            self.rotate()?;
+            opened = Some((self.next_number - 1, self.next_lsn));
+            self.prepend_start(frames);
+        }
+        self.append(frames, false)?;
+        Ok(opened)
     }
 
     fn seal(&mut self) -> Result<(), WriteError> {
@@ -161,9 +191,9 @@ impl Writer {
         encode_mark(&mut frames, Kind::Seal, self.next_lsn, &seal.encode());
         self.append(&mut frames, true)?;
         if let Some(active) = self.active.take() {
-            self.previous = Start {
-                previous_end: active.offset,
-                previous_chain: active.chain,
+            self.previous = Ending {
+                offset: active.offset,
+                chain: active.chain,
             };
         }
         Ok(())
@@ -173,10 +203,7 @@ impl Writer {
         // The new segment first: if there is no room for one, nothing has changed.
         let number = self.next_number;
         let header = self.next_header();
-        let file = self.spare.take(header).map_err(|e| match e {
-            SpareError::NotNow(failure) => WriteError::NoSpace(failure),
-            SpareError::Sync(failure) => WriteError::Fatal(failure),
-        })?;
+        let file = self.spare.take(header).map_err(no_spare)?;
         let path = segment::path(&self.dir, number);
         let file_bytes = file
             .len()
@@ -204,7 +231,11 @@ impl Writer {
     }
 
     fn prepend_start(&mut self, frames: &mut Vec<u8>) {
-        let payload = self.previous.encode();
+        let start = Start {
+            previous: self.previous,
+            oldest: self.oldest,
+        };
+        let payload = start.encode();
         self.scratch.clear();
         encode_mark(&mut self.scratch, Kind::Start, self.next_lsn, &payload);
         self.scratch.extend_from_slice(frames);
@@ -224,13 +255,10 @@ impl Writer {
             epoch: self.epoch,
         };
         let chain = frame::stamp(frames, stamp, active.chain);
-        if let Err(e) = active.file.write_full(frames, active.offset) {
-            let failure = IoFailure::new("write to", &path, e);
-            if self.mutant.breaks(Rule::FailedWriteIsFinal) {
-                return Err(WriteError::NoSpace(failure));
-            }
-            return Err(WriteError::Fatal(failure));
-        }
+        active
+            .file
+            .write_full(frames, active.offset)
+            .map_err(|e| WriteError::Fatal(IoFailure::new("write to", &path, e)))?;
         active.offset += frames.len() as u64;
         active.chain = chain;
         self.group += 1;
@@ -263,6 +291,13 @@ impl Writer {
         {
             self.spare.prepare_ahead(self.next_header());
         }
+    }
+}
+
+fn no_spare(error: SpareError) -> WriteError {
+    match error {
+        SpareError::NotNow(failure) => WriteError::NoSpace(failure),
+        SpareError::Sync(failure) => WriteError::Fatal(failure),
     }
 }
 
