@@ -2,13 +2,13 @@
 //!
 //! Order of work, each step safe to be interrupted and done again:
 //!
-//! 1. Take the lock; remove half-made files; sync the folder, so that no name found can vanish in
-//!    a later crash.
+//! 1. Take the lock; remove half-made files.
 //! 2. Read. Any damage ends it here, before a byte was changed.
 //! 3. Save a torn tail aside.
 //! 4. Write the last group again, and zeros over the torn tail; sync. Only from here on is it
 //!    certain that what was read is on disk.
-//! 5. Remove segments that had been dropped.
+//! 5. Give a prepared segment its name again, for the same reason; sync the folder.
+//! 6. Remove segments that had been dropped.
 //!
 //! Then the log appends an `Opened` mark, in a group of its own and under a new epoch. With it on
 //! disk, every group found here is followed by a later one, so its loss would be seen as damage.
@@ -100,9 +100,6 @@ impl Opening<'_> {
     /// The steps above. The caller holds the lock.
     pub fn recover(&self) -> Result<Found, OpenError> {
         self.remove_half_made_files()?;
-        if !self.mutant.breaks(Rule::SyncNamesFound) {
-            self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
-        }
         let numbers = layout::numbers(self.fs, self.dir)?;
         let Some((oldest, newest)) = layout::newest_run(&numbers) else {
             return Ok(self.fresh(self.fs.unique()));
@@ -211,18 +208,20 @@ impl Opening<'_> {
             let (file, header) =
                 layout::open_segment(self.fs, self.dir, spare_number, OpenMode::Write)?;
             let path = segment::path(self.dir, spare_number);
-            if header.size_bytes == self.segment_bytes {
-                // If a sync of the folder failed when it was made, its name may be in the cache
-                // only, and another sync would not write it. So it gets its name again.
+            if header.size_bytes != self.segment_bytes {
+                // Made for another segment size. Nothing was ever written into it.
+                self.remove(&path)?;
+                return self.fail("sync", self.dir, self.fs.sync_dir(self.dir));
+            }
+            if !self.mutant.breaks(Rule::NameSpareAgain) {
+                // Its name may be in the cache only. If a sync of the folder failed when it was
+                // made, another sync would not write the name: it has to be given anew.
                 let temporary = segment::temporary(&path);
                 self.fail("rename", &path, self.fs.rename(&path, &temporary))?;
                 self.fail("rename", &temporary, self.fs.rename(&temporary, &path))?;
-                found.spare = Some((spare_number, file));
-            } else {
-                // Made for another segment size. Nothing was ever written into it.
-                self.remove(&path)?;
+                self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
             }
-            self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
+            found.spare = Some((spare_number, file));
         }
         Ok(())
     }

@@ -21,8 +21,9 @@ pub enum Rule {
     CheckPayload,
     /// A batch that is not complete on disk does not exist.
     WholeBatches,
-    /// Opening makes the names it finds durable before it relies on them.
-    SyncNamesFound,
+    /// Opening gives a prepared segment its name again and syncs the folder before it uses it. Its
+    /// writer may have been killed before that sync, or the sync may have failed.
+    NameSpareAgain,
     /// Opening writes the last group again and syncs it before it reports it. Its writer may have
     /// been killed before the sync, or the sync may have failed: then the cache shows bytes that
     /// the disk does not have, and another sync alone would not write them.
@@ -45,7 +46,7 @@ impl Rule {
         Rule::RefuseDamage,
         Rule::CheckPayload,
         Rule::WholeBatches,
-        Rule::SyncNamesFound,
+        Rule::NameSpareAgain,
         Rule::RewriteLastGroup,
         Rule::ZeroTornTail,
         Rule::SealBeforeNext,

@@ -126,6 +126,11 @@ impl SimDisk {
         self.state().crash_at = Some(op);
     }
 
+    /// The power goes at a sync of a file or folder, after `skip` others: when most is at stake.
+    pub fn crash_at_sync(&self, skip: u64) {
+        self.state().syncs_to_crash = Some(skip);
+    }
+
     /// The power goes between two operations.
     pub fn power_off_now(&self) {
         let mut state = self.state();

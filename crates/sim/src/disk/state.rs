@@ -45,6 +45,8 @@ pub(super) struct State {
     pub(super) capacity: Option<u64>,
     pub(super) ops: u64,
     pub(super) crash_at: Option<u64>,
+    /// How many more syncs, of files or folders, come before the one at which the power goes.
+    pub(super) syncs_to_crash: Option<u64>,
     pub(super) crashed: bool,
     pub(super) generation: u64,
     trace: Option<VecDeque<String>>,
@@ -62,6 +64,7 @@ impl State {
             capacity: None,
             ops: 0,
             crash_at: None,
+            syncs_to_crash: None,
             crashed: false,
             generation: 0,
             trace: None,
@@ -76,7 +79,14 @@ impl State {
         }
         let number = self.ops;
         self.ops += 1;
-        if self.crash_at.is_some_and(|at| number >= at) {
+        let mut crash = self.crash_at.is_some_and(|at| number >= at);
+        if matches!(kind, OpKind::Sync | OpKind::SyncDir)
+            && let Some(more) = &mut self.syncs_to_crash
+        {
+            crash |= *more == 0;
+            *more = more.saturating_sub(1);
+        }
+        if crash {
             self.crashed = true;
             return Ok((number, Fate::Crash));
         }
@@ -171,6 +181,7 @@ impl State {
         self.locks.clear();
         self.crashed = false;
         self.crash_at = None;
+        self.syncs_to_crash = None;
         self.forget_handles();
     }
 

@@ -1,0 +1,242 @@
+//! What a log is used for while it lives: appending, waiting, sealing, dropping, reading, closing.
+
+use dalsegno_log::{AppendError, DropError, Durable, Log, Lsn, OpenError, ReadError, SyncError};
+
+use super::{After, DIR, World, collect, is_full, read_all};
+
+impl World {
+    pub(super) fn work(&mut self) -> Result<(), String> {
+        for _ in 0..self.rng.range(1, 40) {
+            let after = match self.rng.below(100) {
+                0..45 => self.append()?,
+                45..75 => self.wait()?,
+                75..81 => self.seal()?,
+                81..88 => self.drop_some()?,
+                88..94 => self.read()?,
+                94..97 => self.view()?,
+                _ => self.close()?,
+            };
+            if matches!(after, After::Reopen) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn payload(&mut self) -> Vec<u8> {
+        self.next_payload += 1;
+        let size = match self.rng.below(10) {
+            0 => 0,
+            1..6 => self.rng.range(1, 60),
+            6..9 => self.rng.range(60, 700),
+            _ => self.rng.range(500, self.segment_bytes),
+        };
+        let mut payload = self.rng.bytes(size as usize);
+        // Zeros too, which look like space never written.
+        if self.rng.chance(100) {
+            payload.fill(0);
+        }
+        let tag = self.next_payload.to_le_bytes();
+        for (byte, tag) in payload.iter_mut().zip(tag) {
+            *byte = tag;
+        }
+        payload
+    }
+
+    fn append(&mut self) -> Result<After, String> {
+        let count = if self.rng.chance(600) {
+            1
+        } else {
+            self.rng.range(2, 5)
+        };
+        let payloads: Vec<Vec<u8>> = (0..count).map(|_| self.payload()).collect();
+        let Some(log) = self.log.clone() else {
+            return Ok(After::Reopen);
+        };
+        match log.append_batch(&payloads) {
+            Ok(lsns) => {
+                self.model.appended(*lsns.start(), payloads)?;
+                self.note_durable(&log)?;
+                Ok(After::GoOn)
+            }
+            Err(AppendError::TooLarge { .. }) => Ok(After::GoOn),
+            Err(AppendError::NoSpace(failure)) => self.no_space(&failure.error),
+            Err(AppendError::Poisoned(_)) => self.poisoned(&log),
+            Err(e) => Err(format!("append: {e}")),
+        }
+    }
+
+    fn wait(&mut self) -> Result<After, String> {
+        let Some(log) = self.log.clone() else {
+            return Ok(After::Reopen);
+        };
+        let last = self.model.last();
+        let lsn = if self.rng.chance(700) {
+            last
+        } else {
+            self.rng.range(0, last)
+        };
+        let result = if self.rng.chance(500) {
+            log.wait_durable(lsn)
+        } else {
+            poll_once(log.durable(lsn))
+        };
+        if result.is_ok() && log.durable_lsn() < lsn {
+            return Err(format!("a wait for {lsn} ended at {}", log.durable_lsn()));
+        }
+        self.settled(&log, result)
+    }
+
+    fn seal(&mut self) -> Result<After, String> {
+        let Some(log) = self.log.clone() else {
+            return Ok(After::Reopen);
+        };
+        let result = log.seal();
+        self.settled(&log, result)
+    }
+
+    fn settled(&mut self, log: &Log, result: Result<(), SyncError>) -> Result<After, String> {
+        self.note_durable(log)?;
+        match result {
+            Ok(()) => Ok(After::GoOn),
+            Err(SyncError::NoSpace(failure)) => self.no_space(&failure.error),
+            Err(SyncError::Poisoned(_)) => self.poisoned(log),
+            Err(e) => Err(format!("sync: {e}")),
+        }
+    }
+
+    fn note_durable(&mut self, log: &Log) -> Result<(), String> {
+        let before = self.model.durable;
+        self.model.acknowledged(log.durable_lsn())?;
+        self.summary.acknowledged += self.model.durable - before;
+        Ok(())
+    }
+
+    fn no_space(&mut self, error: &std::io::Error) -> Result<After, String> {
+        if self.disk.crashed() {
+            return Ok(After::Reopen);
+        }
+        if !self.faulty() {
+            return Err(format!("no space on a disk without limit: {error}"));
+        }
+        self.summary.full_disks += u64::from(is_full(error));
+        if self.rng.chance(300) {
+            // Somebody makes room.
+            self.disk.set_capacity(None);
+        }
+        Ok(After::GoOn)
+    }
+
+    /// A poisoned log must stay that way.
+    fn poisoned(&mut self, log: &Log) -> Result<After, String> {
+        if !self.disk.crashed() {
+            if !self.faults_on() {
+                return Err("poisoned without a fault".into());
+            }
+            self.summary.poisonings += 1;
+            let durable = log.durable_lsn();
+            let last = log.last_lsn();
+            let waited = last <= durable || log.wait_durable(last).is_err();
+            if !waited || log.append(b"after").is_ok() || log.durable_lsn() != durable {
+                return Err("a poisoned log went on".into());
+            }
+        }
+        Ok(After::Reopen)
+    }
+
+    fn drop_some(&mut self) -> Result<After, String> {
+        let Some(log) = self.log.clone() else {
+            return Ok(After::Reopen);
+        };
+        let lsn = self.rng.range(self.model.is_dropped, self.model.last() + 1);
+        let may_before = self.model.may_be_dropped;
+        self.model.may_be_dropped = may_before.max(lsn);
+        let dropped = log.drop_before(lsn);
+        self.note_durable(&log)?;
+        match dropped {
+            Ok(_) => {
+                self.model.is_dropped = self.model.is_dropped.max(log.first_lsn());
+                Ok(After::GoOn)
+            }
+            Err(DropError::Io(_)) if self.disk.crashed() => Ok(After::Reopen),
+            Err(DropError::Io(_)) if self.faults_on() => Ok(After::GoOn),
+            Err(DropError::Sync(SyncError::NoSpace(e))) => self.no_space(&e.error),
+            Err(DropError::Sync(SyncError::Poisoned(_))) => self.poisoned(&log),
+            Err(e) => Err(format!("drop: {e}")),
+        }
+    }
+
+    fn read(&mut self) -> Result<After, String> {
+        let Some(log) = self.log.clone() else {
+            return Ok(After::Reopen);
+        };
+        let first = log.first_lsn();
+        let from = self.rng.range(first, log.durable_lsn() + 1);
+        let (read, least) = (read_all(&log, from), log.durable_lsn());
+        self.check_read(read, from, least)
+    }
+
+    fn view(&mut self) -> Result<After, String> {
+        let view = match self.options.open_read_only(DIR) {
+            Ok(view) => view,
+            Err(OpenError::Io(_)) if self.faulty() || self.disk.crashed() => {
+                return Ok(After::GoOn);
+            }
+            Err(e) => return Err(format!("read-only open: {e}")),
+        };
+        let from = self.rng.range(view.first_lsn(), view.last_lsn() + 1);
+        let read = view.read_from(from).and_then(collect);
+        self.check_read(read, from, self.model.durable)
+    }
+
+    fn check_read(
+        &mut self,
+        read: Result<Vec<(Lsn, Vec<u8>)>, ReadError>,
+        from: Lsn,
+        least: Lsn,
+    ) -> Result<After, String> {
+        match read {
+            Ok(read) => {
+                // Part of a log: what is before `from` was not asked for.
+                let mut model = self.model.clone();
+                model.may_be_dropped = from;
+                model.is_dropped = 0;
+                model.check(from, &read, least)?;
+                Ok(After::GoOn)
+            }
+            Err(ReadError::Io(_)) if self.faults_on() || self.disk.crashed() => Ok(After::GoOn),
+            Err(e) => Err(format!("reading: {e}")),
+        }
+    }
+
+    pub(super) fn close(&mut self) -> Result<After, String> {
+        let Some(log) = self.log.take() else {
+            return Ok(After::Reopen);
+        };
+        let last = self.model.last();
+        match log.close() {
+            Ok(()) => {
+                self.model.acknowledged(last)?;
+                // A mark follows in a later group.
+                self.model.last_group = last + 1;
+                self.closed = true;
+                Ok(After::Reopen)
+            }
+            Err(SyncError::NoSpace(e)) => self.no_space(&e.error).map(|_| After::Reopen),
+            Err(SyncError::Poisoned(_)) if self.disk.crashed() || self.faults_on() => {
+                Ok(After::Reopen)
+            }
+            Err(e) => Err(format!("close: {e}")),
+        }
+    }
+}
+
+/// Without threads a future is ready when it is first polled.
+fn poll_once(durable: Durable) -> Result<(), SyncError> {
+    let mut durable = std::pin::pin!(durable);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match durable.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(result) => result,
+        std::task::Poll::Pending => Err(SyncError::Closed),
+    }
+}
