@@ -13,6 +13,7 @@
 //! Invariant: `durable` rises only after the sync that covers it has returned, and whoever waits
 //! for an LSN at or below it is woken after it has risen.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::task::Waker;
@@ -154,9 +155,7 @@ impl Shared {
         if !queue.taken && !queue.stop && self.durable() < lsn {
             queue.taken = true;
             drop(queue);
-            let result = self.write_filling();
-            self.end_turn(&result);
-            return result;
+            return self.use_turn(|shared| shared.write_up_to(lsn));
         }
         drop(queue);
         crate::park::block_on(self, Wait::new(lsn, true))
@@ -263,24 +262,52 @@ impl Shared {
         }
         queue.taken = true;
         drop(queue);
-        let result = self.write_filling().and_then(|()| {
-            let worked = work(&mut lock(&self.writer));
-            worked.map_err(|e| self.write_error(e))
-        });
-        match &result {
-            Ok(_) => self.end_turn(&Ok(())),
-            Err(e) => self.end_turn(&Err(e.clone())),
+        self.use_turn(|shared| {
+            let last = lock(&shared.filling).next_lsn - 1;
+            shared.write_up_to(last)?;
+            let worked = work(&mut lock(&shared.writer));
+            worked.map_err(|e| shared.write_error(e))
+        })
+    }
+
+    /// With the turn: does some writing, and ends the turn. Also if the writing panics: then the
+    /// log stops, and nobody is left waiting.
+    pub fn use_turn<T>(
+        &self,
+        work: impl FnOnce(&Shared) -> Result<T, SyncError>,
+    ) -> Result<T, SyncError> {
+        struct OnPanic<'a>(&'a Shared);
+        impl Drop for OnPanic<'_> {
+            fn drop(&mut self) {
+                let error = io::Error::other("it panicked");
+                let poisoned = self
+                    .0
+                    .poison(IoFailure::new("write to", &self.0.dir, error));
+                self.0.end_turn(Some(&poisoned.into()));
+            }
         }
+        let on_panic = OnPanic(self);
+        let result = work(self);
+        std::mem::forget(on_panic);
+        self.end_turn(result.as_ref().err());
         result
     }
 
-    /// With the turn: writes and syncs the group that has filled.
-    pub fn write_filling(&self) -> Result<(), SyncError> {
+    fn write_up_to(&self, lsn: Lsn) -> Result<(), SyncError> {
+        // Once is enough, unless a group has come back from a full disk.
+        while self.durable() < lsn {
+            self.write_next_group()?;
+        }
+        Ok(())
+    }
+
+    /// With the turn: writes and syncs the next group.
+    pub fn write_next_group(&self) -> Result<(), SyncError> {
         if let Some(poisoned) = self.poisoned() {
             return Err(poisoned.clone().into());
         }
         let mut group = lock(&self.idle_group);
-        let last = lock(&self.filling).take(&mut group);
+        lock(&self.filling).take(&mut group);
         if group.records == 0 {
             return Ok(());
         }
@@ -293,7 +320,7 @@ impl Shared {
                     lock(&self.segments).push(segment);
                 }
                 lock(&self.filling).landed();
-                self.durable.store(last, Ordering::Release);
+                self.durable.store(group.last_lsn, Ordering::Release);
                 Ok(())
             }
             Err(error) => {
@@ -314,21 +341,21 @@ impl Shared {
     }
 
     /// Gives the turn back or on, and wakes everybody whose answer is there.
-    pub fn end_turn(&self, result: &Result<(), SyncError>) {
+    fn end_turn(&self, error: Option<&SyncError>) {
         let mut woken = Vec::new();
         let mut queue = lock(&self.queue);
-        if result.is_err() {
+        if error.is_some() {
             queue.wanted = false;
         }
-        queue.full = match result {
-            Err(SyncError::NoSpace(failure)) => {
+        queue.full = match error {
+            Some(SyncError::NoSpace(failure)) => {
                 queue.times_full += 1;
                 Some((Instant::now(), failure.clone()))
             }
             _ => None,
         };
         let durable = self.durable();
-        let all = result.is_err() || !self.options.threads;
+        let all = error.is_some() || !self.options.threads;
         queue.waiters.retain_mut(|waiter| {
             let stays = waiter.lsn > durable && !all;
             if !stays {
@@ -373,8 +400,8 @@ impl Shared {
                 queue.wanted = false;
                 queue.taken = true;
                 drop(queue);
-                let result = self.write_filling();
-                self.end_turn(&result);
+                // Who waits is told of an error; nobody else needs to know.
+                drop(self.use_turn(Shared::write_next_group));
                 queue = lock(&self.queue);
                 continue;
             }

@@ -189,7 +189,7 @@ impl Log {
             if filling.closed {
                 return Err(AppendError::Closed);
             }
-            let waiting = filling.group.bytes.len();
+            let waiting = filling.bytes();
             // A group has to fit into a segment, like a batch.
             let capacity = limit_bytes.min(shared.options.buffer_bytes as u64);
             let full = waiting > 0 && waiting as u64 + bytes > capacity;
@@ -200,7 +200,7 @@ impl Log {
             });
             if !full && !bound_reached {
                 let first = filling.push(records, crcs);
-                let now_waiting = filling.group.bytes.len();
+                let now_waiting = filling.bytes();
                 drop(filling);
                 if shared.options.bound.is_some() && waiting == 0 {
                     shared.first_record_waits();

@@ -29,8 +29,8 @@ pub(crate) fn block_on(shared: &Shared, mut wait: Wait) -> Result<(), SyncError>
 }
 
 fn take_turn(shared: &Shared) {
-    let result = shared.write_filling();
-    shared.end_turn(&result);
+    // The answer, also if it is an error, comes with the next poll.
+    drop(shared.use_turn(Shared::write_next_group));
 }
 
 /// Resolves when the log is durable up to an LSN. Made by [`crate::Log::durable`].

@@ -36,6 +36,7 @@ pub enum Rule {
     RecordDrop,
 }
 
+#[cfg(feature = "mutants")]
 impl Rule {
     /// All of them.
     pub const ALL: [Rule; 12] = [

@@ -174,6 +174,8 @@ impl Writer {
             self.rotate()?;
             opened = Some((self.next_number - 1, self.next_lsn));
             self.prepend_start(frames);
+            let room = segment::HEADER_BYTES + frames.len() as u64 + reserve;
+            debug_assert!(room <= self.segment_bytes, "a group of {room} bytes");
         }
         self.append(frames, false)?;
         Ok(opened)

@@ -164,12 +164,6 @@ fn until_poisoned(log: Log) {
     assert!(matches!(log.close(), Err(SyncError::Poisoned(_))));
 }
 
-fn runtime_of(_kind: &tokio::runtime::Builder) -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap()
-}
-
 /// A full disk is met while a segment is made. It passes, and the same log goes on.
 fn until_full(log: &Log) {
     arm();

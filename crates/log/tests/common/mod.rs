@@ -13,6 +13,7 @@ use dalsegno_log::{LogView, Lsn};
 
 pub mod mem_fs;
 pub mod restamp;
+pub mod small_disk;
 
 /// An empty folder on the real disk. It goes when the test has passed and stays when it failed.
 pub struct Folder(PathBuf);
