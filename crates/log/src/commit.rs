@@ -287,7 +287,11 @@ impl Shared {
             }
         }
         let on_panic = OnPanic(self);
-        let result = work(self);
+        let result = match self.poisoned() {
+            // Rule: after a failed write or sync nothing is written.
+            Some(poisoned) => Err(poisoned.clone().into()),
+            None => work(self),
+        };
         std::mem::forget(on_panic);
         self.end_turn(result.as_ref().err());
         result
@@ -303,9 +307,6 @@ impl Shared {
 
     /// With the turn: writes and syncs the next group.
     pub fn write_next_group(&self) -> Result<(), SyncError> {
-        if let Some(poisoned) = self.poisoned() {
-            return Err(poisoned.clone().into());
-        }
         let mut group = lock(&self.idle_group);
         lock(&self.filling).take(&mut group);
         if group.records == 0 {

@@ -5,8 +5,8 @@
 use dalsegno_sim::campaign;
 
 #[test]
-fn six_thousand_lives_keep_every_promise() {
-    let outcome = campaign::run(0, 6_000, None);
+fn twenty_thousand_lives_keep_every_promise() {
+    let outcome = campaign::run(0, 20_000, None);
     if let Some(failure) = outcome.failure {
         panic!("{}\n{failure}", failure.trace.join("\n"));
     }
@@ -21,6 +21,6 @@ fn six_thousand_lives_keep_every_promise() {
         ("full disks", summary.full_disks),
         ("flipped bits", summary.flipped_bits),
     ] {
-        assert!(count > 300, "only {count} {what}");
+        assert!(count > 1_000, "only {count} {what}");
     }
 }
