@@ -6,6 +6,7 @@
 //! | situation | who syncs, and why |
 //! |---|---|
 //! | a thread waits and nobody has the turn | that thread itself: no hand-over to another thread and back |
+//! | the same, but several waited when the last turn ended | the flusher: until it is awake, the others have appended too, and share the sync |
 //! | others queued up meanwhile | the flusher thread, round after round, until no one waits: it need not be woken for the next round |
 //! | a task waits | the flusher, because a task must not block |
 //! | no flusher ([`crate::Options::without_threads`]) | whoever waits |
@@ -48,6 +49,8 @@ struct Queue {
     handed_to_flusher: bool,
     /// The flusher should take a turn although no one waits: the buffer is filling up.
     wanted: bool,
+    /// Several waited for a sync when the last turn ended: they are likely to come back together.
+    crowd: bool,
     stop: bool,
     waiters: Vec<Waiter>,
     next_id: u64,
@@ -146,13 +149,13 @@ impl Shared {
         self.poisoned.get_or_init(|| Poisoned { cause }).clone()
     }
 
-    /// Waits in this thread, syncing itself if nobody else does.
+    /// Waits in this thread, syncing itself if it is alone and nobody else does.
     pub fn wait(&self, lsn: Lsn) -> Result<(), SyncError> {
         if self.durable() >= lsn {
             return Ok(());
         }
         let mut queue = lock(&self.queue);
-        if !queue.taken && !queue.stop && self.durable() < lsn {
+        if !queue.taken && !queue.crowd && !queue.stop && self.durable() < lsn {
             queue.taken = true;
             drop(queue);
             return self.use_turn(|shared| shared.write_up_to(lsn));
@@ -355,6 +358,8 @@ impl Shared {
             }
             _ => None,
         };
+        let waiting = queue.waiters.iter().filter(|waiter| waiter.wants_sync);
+        queue.crowd = waiting.count() > 1;
         let durable = self.durable();
         let all = error.is_some() || !self.options.threads;
         queue.waiters.retain_mut(|waiter| {

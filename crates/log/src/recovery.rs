@@ -323,6 +323,9 @@ impl Opening<'_> {
         Ok(torn)
     }
 
+    /// If the sync in here fails, the disk may keep torn bytes that the cache shows as zeros. They
+    /// can come back behind later frames; but they are of an older epoch and of no later group, so
+    /// they are never read, never taken for damage, and cut off again.
     fn rewrite_tail(&self, scan: &Scan, torn: Option<&TornTail>) -> io::Result<()> {
         let file = scan.file.as_ref();
         if !self.mutant.breaks(Rule::RewriteLastGroup) {
