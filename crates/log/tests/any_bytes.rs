@@ -92,8 +92,8 @@ fn use_folder(fs: &MemFs) {
     let verified = verify_on(fs, DIR.as_ref());
     if let Ok(view) = options(fs).open_read_only(DIR) {
         let read = view.read_from(view.first_lsn()).and_then(read_all);
-        let report = verified.expect("what can be opened can be verified");
-        if let (true, Ok(records)) = (report.is_sound() && report.torn.is_none(), read) {
+        let sound = verified.ok().filter(|r| r.is_sound() && r.torn.is_none());
+        if let (Some(report), Ok(records)) = (sound, read) {
             assert_eq!(report.records, records);
         }
         drop(view.refresh());
@@ -110,7 +110,9 @@ fn use_folder(fs: &MemFs) {
 }
 
 fn use_log(log: Log) {
-    let lsns = log.append_batch(&[b"something", b"new".as_slice()]).unwrap();
+    let lsns = log
+        .append_batch(&[b"something", b"new".as_slice()])
+        .unwrap();
     log.wait_durable(*lsns.end()).unwrap();
     log.close().unwrap();
 }
@@ -124,7 +126,11 @@ fn check(fs: &MemFs) {
     );
     // Each file is read a few times, in chunks; what has no end would ask for more.
     let files = fs.paths().len() as u64;
-    assert!(fs.calls() < 2_000 + 200 * files + bytes as u64, "{}", fs.calls());
+    assert!(
+        fs.calls() < 2_000 + 200 * files + bytes as u64,
+        "{}",
+        fs.calls()
+    );
 }
 
 // --- Folders ---------------------------------------------------------------------------------
@@ -133,9 +139,12 @@ fn path(name: &str) -> PathBuf {
     Path::new(DIR).join(name)
 }
 
+/// Names and contents.
+type Files = Vec<(String, Vec<u8>)>;
+
 /// Logs to start from: one of several segments, one with some dropped, one that was not closed.
-fn real_logs() -> &'static [Vec<(String, Vec<u8>)>; 3] {
-    static LOGS: OnceLock<[Vec<(String, Vec<u8>)>; 3]> = OnceLock::new();
+fn real_logs() -> &'static [Files; 3] {
+    static LOGS: OnceLock<[Files; 3]> = OnceLock::new();
     LOGS.get_or_init(|| {
         let make = |drop_before: u64, close: bool| {
             let fs = MemFs::new();
@@ -166,24 +175,52 @@ fn real_logs() -> &'static [Vec<(String, Vec<u8>)>; 3] {
 /// One change of a file. Places are fractions of the file, so that they fit any.
 #[derive(Clone, Debug)]
 enum Change {
-    Flip { at: f64, bit: u8 },
-    Overwrite { at: f64, bytes: Vec<u8> },
-    Cut { at: f64 },
-    Extend { bytes: Vec<u8> },
-    Remove { at: f64, length: usize },
-    Repeat { from: f64, to: f64, length: usize },
-    Zero { at: f64, length: usize },
+    Flip {
+        at: f64,
+        bit: u8,
+    },
+    Overwrite {
+        at: f64,
+        bytes: Vec<u8>,
+    },
+    Cut {
+        at: f64,
+    },
+    Extend {
+        bytes: Vec<u8>,
+    },
+    Remove {
+        at: f64,
+        length: usize,
+    },
+    Repeat {
+        from: f64,
+        to: f64,
+        length: usize,
+    },
+    Zero {
+        at: f64,
+        length: usize,
+    },
     /// A field of a frame's header, with checksums made right.
-    Frame { frame: f64, field: usize, value: u64 },
+    Frame {
+        frame: f64,
+        field: usize,
+        value: u64,
+    },
     /// A field of the segment's header, with all checksums made right.
-    Header { field: usize, value: u64 },
+    Header {
+        field: usize,
+        value: u64,
+    },
     /// All checksums of what the other changes have left.
     Restamp,
     Lose,
 }
 
 /// Offset and size of the fields of a frame's header.
-const FRAME_FIELDS: [(usize, usize); 7] = [(0, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 8), (24, 8)];
+const FRAME_FIELDS: [(usize, usize); 7] =
+    [(0, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 8), (24, 8)];
 /// And of a segment's.
 const HEADER_FIELDS: [(usize, usize); 5] = [(8, 4), (12, 4), (16, 8), (24, 8), (32, 8)];
 
@@ -207,7 +244,10 @@ impl Change {
                     *byte ^= 1 << bit;
                 }
             }
-            Change::Overwrite { at: place, bytes: new } => {
+            Change::Overwrite {
+                at: place,
+                bytes: new,
+            } => {
                 let place = at(bytes, *place);
                 let n = new.len().min(end - place);
                 bytes[place..place + n].copy_from_slice(&new[..n]);
@@ -227,7 +267,11 @@ impl Change {
                 let place = at(bytes, *place);
                 bytes[place..(place + length).min(end)].fill(0);
             }
-            Change::Frame { frame, field, value } => {
+            Change::Frame {
+                frame,
+                field,
+                value,
+            } => {
                 let frames = restamp::frame_offsets(bytes);
                 let which = (frames.len() as f64 * frame) as usize;
                 if let Some(frame) = frames.get(which) {
@@ -281,7 +325,7 @@ fn blind_change() -> impl Strategy<Value = Change> {
 
 fn knowing_change() -> impl Strategy<Value = Change> {
     prop_oneof![
-        3 => (0.0..1.0, 0..7_usize, number())
+        3 => (0.0..1.0, 0..4_usize, number())
             .prop_map(|(frame, field, value)| Change::Frame { frame, field, value }),
         1 => (0..5_usize, number()).prop_map(|(field, value)| Change::Header { field, value }),
         1 => Just(Change::Restamp),
@@ -291,7 +335,7 @@ fn knowing_change() -> impl Strategy<Value = Change> {
 fn file_name() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => (0_u64..6).prop_map(restamp::file_name),
-        1 => number().prop_map(restamp::file_name),
+        1 => (0_u64..300).prop_map(restamp::file_name),
         1 => Just("lock".to_owned()),
         1 => Just("0000000000000001.seg.tmp".to_owned()),
         1 => Just("torn-0000000000000001-512-1.bin".to_owned()),
@@ -309,7 +353,7 @@ fn config(cases: u32) -> Config {
 }
 
 proptest! {
-    #![proptest_config(config(2_000))]
+    #![proptest_config(config(20_000))]
 
     #[test]
     fn of_a_changed_log(
@@ -331,16 +375,12 @@ proptest! {
 
     #[test]
     fn of_a_log_whose_files_were_mixed_up(
-        places in vec((0..3_usize, 0.0..1.0, 1_u64..8, any::<bool>()), 1..8),
+        places in vec((0..3_usize, 0.0..1.0, 1_u64..8), 1..8),
     ) {
         let fs = MemFs::new();
-        for (log, file, number, right) in places {
+        for (log, file, number) in places {
             let files = &real_logs()[log];
-            let mut bytes = files[(files.len() as f64 * file) as usize].1.clone();
-            if right {
-                put(&mut bytes, 24, 8, number);
-                restamp::segment(&mut bytes, number);
-            }
+            let bytes = files[(files.len() as f64 * file) as usize].1.clone();
             fs.put(path(&restamp::file_name(number)), bytes);
         }
         check(&fs);

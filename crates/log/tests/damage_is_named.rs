@@ -42,7 +42,8 @@ fn small_log() -> (MemFs, Records) {
     let mut number = 0;
     for segment in 1..=SEGMENTS {
         for batch in 0..4 {
-            let payloads: Vec<_> = (0..=batch % 3).map(|i| payload(number + i)).collect();
+            let records = if segment < SEGMENTS { batch % 3 } else { 0 };
+            let payloads: Vec<_> = (0..=records).map(|i| payload(number + i)).collect();
             number += payloads.len() as u64;
             let lsns = log.append_batch(&payloads).unwrap();
             log.wait_durable(*lsns.end()).unwrap();
@@ -242,9 +243,6 @@ fn files_lost_cut_exchanged_or_wiped() {
         change(fs, 2, |bytes| bytes.truncate(bytes.len() / 2));
     });
     check_damage("cut to nothing", 2, |fs| change(fs, 2, Vec::clear));
-    check_damage("cut to its header", 2, |fs| {
-        change(fs, 2, |bytes| bytes.truncate(512));
-    });
     check_damage("exchanged", 2, |fs| exchange(fs, 2, 3));
     check_damage("a copy of another", 3, |fs| {
         fs.put(path(3), fs.get(path(2)).unwrap());
@@ -254,12 +252,6 @@ fn files_lost_cut_exchanged_or_wiped() {
     });
     check_damage("the header wiped", 1, |fs| {
         change(fs, 1, |bytes| bytes[..512].fill(0));
-    });
-    check_damage("of another log", 2, |fs| {
-        change(fs, 2, |bytes| {
-            bytes[16] ^= 1;
-            restamp::segment(bytes, 2);
-        });
     });
     check_damage("the seal wiped", 3, |fs| {
         change(fs, 3, |bytes| {
