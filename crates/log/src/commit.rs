@@ -66,6 +66,7 @@ struct Queue {
 pub(crate) struct Shared {
     pub options: Options,
     pub dir: PathBuf,
+    pub log_id: u64,
     pub filling: Mutex<Filling>,
     pub durable: Arc<AtomicU64>,
     /// Number and first LSN of the segments that readers can use.
@@ -79,6 +80,15 @@ pub(crate) struct Shared {
     flusher_wake: Condvar,
     turn_free: Condvar,
     pub lock: Mutex<Option<Box<dyn FsLock>>>,
+}
+
+/// What comes before the work of [`Shared::with_turn`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// Writing everything that was appended.
+    WriteAll,
+    /// Nothing: the work does not depend on what is in the buffer.
+    Nothing,
 }
 
 /// One answer to a waiter's question.
@@ -116,6 +126,7 @@ impl Shared {
         options: Options,
         dir: PathBuf,
         writer: Writer,
+        log_id: u64,
         next_lsn: Lsn,
         segments: Vec<(u64, Lsn)>,
         lock: Box<dyn FsLock>,
@@ -123,6 +134,7 @@ impl Shared {
         Shared {
             options,
             dir,
+            log_id,
             filling: Mutex::new(Filling::new(next_lsn)),
             durable: Arc::new(AtomicU64::new(next_lsn - 1)),
             segments: Arc::new(Mutex::new(segments)),
@@ -246,9 +258,10 @@ impl Shared {
         self.flusher_wake.notify_one();
     }
 
-    /// Runs `work` with the turn, after what is filling has been written.
+    /// Waits for the turn and does some work with it: writes marks, seals.
     pub fn with_turn<T>(
         &self,
+        first: Before,
         work: impl FnOnce(&mut Writer) -> Result<T, WriteError>,
     ) -> Result<T, SyncError> {
         let mut queue = lock(&self.queue);
@@ -266,8 +279,10 @@ impl Shared {
         queue.taken = true;
         drop(queue);
         self.use_turn(|shared| {
-            let last = lock(&shared.filling).next_lsn - 1;
-            shared.write_up_to(last)?;
+            if first == Before::WriteAll {
+                let last = lock(&shared.filling).next_lsn - 1;
+                shared.write_up_to(last)?;
+            }
             let worked = work(&mut lock(&shared.writer));
             worked.map_err(|e| shared.write_error(e))
         })

@@ -12,6 +12,8 @@ use crate::fs::FsFile;
 use crate::rules::{Mutant, Rule};
 use crate::segment::{self, checksum_text};
 
+/// LSNs, groups and epochs stay below this: no log gets that far, and sums cannot overflow.
+pub(crate) const NUMBER_LIMIT: u64 = 1 << 62;
 /// The first read of a cursor; often only the first frame is wanted.
 const FIRST_CHUNK_BYTES: usize = 4 * 1024;
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -77,6 +79,7 @@ pub(crate) struct Mark {
 #[derive(Debug)]
 pub(crate) struct Cursor {
     file: Box<dyn FsFile>,
+    header: segment::SegmentHeader,
     seed: PlaceSeed,
     mutant: Mutant,
     /// Where the next frame begins.
@@ -98,6 +101,7 @@ impl Cursor {
     ) -> Cursor {
         Cursor {
             file,
+            header,
             seed: PlaceSeed::new(header.log_id, header.number),
             mutant,
             offset: segment::HEADER_BYTES,
@@ -114,6 +118,11 @@ impl Cursor {
 
     pub fn expect(&self) -> Option<Expect> {
         self.expect
+    }
+
+    /// The header of the segment it is in.
+    pub fn segment_header(&self) -> &segment::SegmentHeader {
+        &self.header
     }
 
     pub fn seed(&self) -> PlaceSeed {
@@ -240,8 +249,13 @@ impl Cursor {
             };
             return Err(Bad::new(expected, format!("{:?}", header.kind)));
         }
-        if header.lsn == u64::MAX || header.group == u64::MAX {
-            return Err(Bad::new("a number below 2^64 - 1", "2^64 - 1"));
+        if header.kind != Kind::Record && !header.ends_batch() {
+            return Err(Bad::new("a mark that stands alone", "part of a batch"));
+        }
+        let numbers = [header.lsn, header.group, header.epoch];
+        if numbers.iter().any(|n| !(1..NUMBER_LIMIT).contains(n)) {
+            let found = format!("{numbers:?}");
+            return Err(Bad::new("numbers from 1 to 2^62", found));
         }
         let Some(expect) = self.expect else {
             return Ok(());

@@ -43,14 +43,46 @@ pub(crate) fn newest_run(numbers: &[u64]) -> Option<(u64, u64)> {
     Some((newest - run.count() as u64, newest))
 }
 
-/// A segment that should be there and is not.
-pub(crate) fn missing(number: u64) -> Damage {
+/// The first gap in the numbers from `oldest` on, as damage.
+pub(crate) fn gap(numbers: &[u64], oldest: u64) -> Option<Damage> {
+    let there = numbers.iter().filter(|number| **number >= oldest);
+    let (expected, number) = (oldest..).zip(there).find(|(e, n)| e != *n)?;
+    Some(missing(expected, number - 1))
+}
+
+/// Segments that should be there and are not.
+pub(crate) fn missing(first: u64, last: u64) -> Damage {
     Damage {
-        segment: number,
+        segment: first,
         offset: 0,
         expected: "a file for this segment".into(),
-        found: "none".into(),
+        found: match last - first {
+            0 => "none".into(),
+            more => format!("none, nor for the next {more}"),
+        },
     }
+}
+
+/// A segment whose file belongs to another log.
+pub(crate) fn foreign(number: u64, log_id: u64, found: u64) -> Damage {
+    Damage {
+        segment: number,
+        offset: 16,
+        expected: format!("log id {log_id:016x}"),
+        found: format!("{found:016x}"),
+    }
+}
+
+/// A segment that is shorter than it was made, and was not being sealed when that happened.
+pub(crate) fn cut_short(header: &SegmentHeader, file_bytes: u64, end: u64) -> Option<Damage> {
+    let used = end > segment::HEADER_BYTES;
+    let was_being_sealed = used && file_bytes == end + segment::seal_bytes();
+    (file_bytes < header.size_bytes && !was_being_sealed).then(|| Damage {
+        segment: header.number,
+        offset: file_bytes,
+        expected: format!("a file of {} bytes", header.size_bytes),
+        found: format!("{file_bytes} bytes"),
+    })
 }
 
 /// Opens a segment's file and reads its header.
@@ -138,7 +170,7 @@ pub(crate) fn scan(
     expect: Option<Expect>,
     mutant: Mutant,
 ) -> std::io::Result<Scan> {
-    let file_bytes = file.len()?;
+    let (file_bytes, number) = (file.len()?, header.number);
     let mut cursor = Cursor::new(file, header, expect, mutant);
     let mut scan_end = segment::HEADER_BYTES;
     let mut at_end = expect;
@@ -161,7 +193,7 @@ pub(crate) fn scan(
             Step::Bad(bad) => break bad,
         };
         let Frame { offset, header } = frame;
-        if let Some(number) = oldest_in(&cursor, &frame) {
+        if let Some(number) = oldest_in(&cursor, &frame, number) {
             oldest = number;
         }
         if group.is_none_or(|(number, _)| number != header.group) {
@@ -195,14 +227,15 @@ pub(crate) fn scan(
     })
 }
 
-/// The oldest segment of the log, if this frame says which one it is.
-pub(crate) fn oldest_in(cursor: &Cursor, frame: &Frame) -> Option<u64> {
+/// The oldest segment of the log, if this frame, in segment `number`, says which one it is.
+pub(crate) fn oldest_in(cursor: &Cursor, frame: &Frame, number: u64) -> Option<u64> {
     let payload = cursor.payload(frame);
-    match frame.header.kind {
+    let oldest = match frame.header.kind {
         Kind::Start => segment::Start::decode(payload).map(|start| start.oldest),
         Kind::Opened | Kind::Dropped => segment::decode_oldest(payload),
         Kind::Record | Kind::Seal | Kind::Closed => None,
-    }
+    };
+    oldest.filter(|oldest| (1..=number).contains(oldest))
 }
 
 /// The LSN that a segment's `Start` gives, if the segment has a valid one.

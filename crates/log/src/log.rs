@@ -4,13 +4,13 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use crate::Lsn;
-use crate::commit::{Shared, Wait};
+use crate::commit::{Before, Shared, Wait};
 use crate::error::{AppendError, DropError, IoFailure, OpenError, ReadError, SyncError};
 use crate::frame;
 use crate::fs::{Fs, LockError};
 use crate::options::Options;
 use crate::park::Durable;
-use crate::reader::{Follower, Reader};
+use crate::reader::{Follower, Reader, Source};
 use crate::recovery::{self, Opening, Recovery};
 use crate::rules::Rule;
 use crate::segment;
@@ -86,7 +86,7 @@ impl Log {
             found.spare.take(),
         );
         let mut segments = std::mem::take(&mut found.started);
-        let next_lsn = found.expect.lsn;
+        let (log_id, next_lsn) = (found.log_id, found.expect.lsn);
         let (clean, torn) = (found.clean, found.torn.take());
         let mut writer = Writer::new(
             found,
@@ -110,6 +110,7 @@ impl Log {
             options,
             dir.to_owned(),
             writer,
+            log_id,
             next_lsn,
             segments,
             file_lock,
@@ -296,14 +297,15 @@ impl Log {
     /// The record was dropped, is damaged, or could not be read.
     pub fn read_from(&self, lsn: Lsn) -> Result<Reader, ReadError> {
         let shared = &self.handle.shared;
-        Reader::new(
-            Arc::clone(&shared.options.fs),
-            shared.dir.clone(),
-            Arc::clone(&shared.segments),
-            Arc::clone(&shared.durable),
-            shared.options.mutant,
-            lsn,
-        )
+        let source = Source {
+            fs: Arc::clone(&shared.options.fs),
+            dir: shared.dir.clone(),
+            log_id: shared.log_id,
+            segments: Arc::clone(&shared.segments),
+            limit: Arc::clone(&shared.durable),
+            mutant: shared.options.mutant,
+        };
+        Reader::new(source, lsn)
     }
 
     /// Like [`Log::read_from`], and then waits for more.
@@ -323,7 +325,9 @@ impl Log {
     /// # Errors
     /// The disk is full, the log is closed, or a write or sync failed.
     pub fn seal(&self) -> Result<(), SyncError> {
-        self.handle.shared.with_turn(Writer::seal_if_used)
+        self.handle
+            .shared
+            .with_turn(Before::WriteAll, Writer::seal_if_used)
     }
 
     /// Removes the segments all of whose records are below `lsn`, except the newest one, and says
@@ -346,7 +350,8 @@ impl Log {
         }
         let (oldest, _) = segments[count];
         if !shared.options.mutant.breaks(Rule::RecordDrop) {
-            shared.with_turn(|writer| {
+            // Also on a full disk, where what waits in the buffer cannot be written.
+            shared.with_turn(Before::Nothing, |writer| {
                 let opened = writer.write_dropped(oldest)?;
                 lock(&shared.segments).extend(opened);
                 Ok(())
@@ -391,7 +396,9 @@ impl Log {
 impl Handle {
     fn close(&self) -> Result<(), SyncError> {
         lock(&self.shared.filling).closed = true;
-        let result = self.shared.with_turn(Writer::write_closed);
+        let result = self
+            .shared
+            .with_turn(Before::WriteAll, Writer::write_closed);
         self.shared.stop();
         if let Some(flusher) = lock(&self.flusher).take() {
             // It cannot have panicked in a way that matters: all is durable or in `result`.

@@ -3,11 +3,12 @@
 //! Invariant: a reader hands out durable records only, each fully checked, without a gap. What it
 //! cannot read it names; it never skips.
 
+use std::io;
 use std::path::PathBuf;
 
 use crate::Lsn;
 use crate::commit::{Shared, Wait};
-use crate::cursor::{Bad, Cursor, Frame, Step};
+use crate::cursor::{Bad, Cursor, Expect, Frame, Step};
 use crate::error::{IoFailure, OpenError, ReadError};
 use crate::frame::Kind;
 use crate::fs::{Fs, OpenMode};
@@ -27,38 +28,88 @@ pub struct Record<'a> {
     pub payload: &'a [u8],
 }
 
+/// Where a log's records are, as a reader sees it. Clones share what they know.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub fs: Arc<dyn Fs>,
+    pub dir: PathBuf,
+    pub log_id: u64,
+    /// Number and first LSN of every segment that has begun.
+    pub segments: Arc<Mutex<Vec<(u64, Lsn)>>>,
+    /// Up to here may be read.
+    pub limit: Arc<AtomicU64>,
+    pub mutant: Mutant,
+}
+
+impl Source {
+    pub fn read_failure(&self, number: u64, error: io::Error) -> IoFailure {
+        IoFailure::new("read", &segment::path(&self.dir, number), error)
+    }
+
+    /// A cursor at the start of a segment of this log.
+    pub fn open(&self, number: u64, expect: Option<Expect>) -> Result<Cursor, OpenError> {
+        let (file, header) =
+            layout::open_segment(self.fs.as_ref(), &self.dir, number, OpenMode::Read)?;
+        if header.log_id != self.log_id {
+            return Err(OpenError::Damage {
+                dir: self.dir.clone(),
+                damage: layout::foreign(number, self.log_id, header.log_id),
+            });
+        }
+        Ok(Cursor::new(file, header, expect, self.mutant))
+    }
+
+    pub fn first_lsn(&self) -> Lsn {
+        lock(&self.segments).first().map_or(1, |(_, lsn)| *lsn)
+    }
+
+    /// Why a segment that was there cannot be opened: because it was dropped meanwhile?
+    fn explain(&self, lsn: Lsn, number: u64, error: OpenError) -> ReadError {
+        let dropped = |first| ReadError::Dropped { lsn, first };
+        if let Some((oldest, first)) = lock(&self.segments).first()
+            && *oldest > number
+        {
+            return dropped(*first);
+        }
+        if is_not_found(&error)
+            && let Some(first) = self.first_lsn_on_disk()
+            && first > lsn
+        {
+            // By another process, and what is known here is out of date.
+            return dropped(first);
+        }
+        read_error(error)
+    }
+
+    fn first_lsn_on_disk(&self) -> Option<Lsn> {
+        let numbers = layout::numbers(self.fs.as_ref(), &self.dir).ok()?;
+        let (oldest, _) = layout::newest_run(&numbers)?;
+        let (file, header) =
+            layout::open_segment(self.fs.as_ref(), &self.dir, oldest, OpenMode::Read).ok()?;
+        layout::first_lsn(file, header, self.mutant).ok()?
+    }
+}
+
+pub(crate) fn is_not_found(error: &OpenError) -> bool {
+    matches!(error, OpenError::Io(failure) if failure.error.kind() == io::ErrorKind::NotFound)
+}
+
 /// Reads records in order. Made by [`crate::Log::read_from`] and [`crate::LogView::read_from`].
 #[derive(Debug)]
 pub struct Reader {
-    fs: Arc<dyn Fs>,
-    dir: PathBuf,
-    segments: Arc<Mutex<Vec<(u64, Lsn)>>>,
-    /// Up to here may be read.
-    limit: Arc<AtomicU64>,
-    mutant: Mutant,
+    source: Source,
     next: Lsn,
     at: Option<(u64, Cursor)>,
 }
 
 impl Reader {
-    pub(crate) fn new(
-        fs: Arc<dyn Fs>,
-        dir: PathBuf,
-        segments: Arc<Mutex<Vec<(u64, Lsn)>>>,
-        limit: Arc<AtomicU64>,
-        mutant: Mutant,
-        lsn: Lsn,
-    ) -> Result<Reader, ReadError> {
-        let first = lock(&segments).first().map_or(1, |(_, lsn)| *lsn);
+    pub(crate) fn new(source: Source, lsn: Lsn) -> Result<Reader, ReadError> {
+        let first = source.first_lsn();
         if lsn < first {
             return Err(ReadError::Dropped { lsn, first });
         }
         Ok(Reader {
-            fs,
-            dir,
-            segments,
-            limit,
-            mutant,
+            source,
             next: lsn,
             at: None,
         })
@@ -85,7 +136,7 @@ impl Reader {
     }
 
     fn advance(&mut self) -> Result<Option<Frame>, ReadError> {
-        if self.next > self.limit.load(Ordering::Acquire) {
+        if self.next > self.source.limit.load(Ordering::Acquire) {
             return Ok(None);
         }
         let mut read_afresh = false;
@@ -97,18 +148,23 @@ impl Reader {
                 return Ok(None);
             };
             let number = *number;
+            let here = cursor.mark();
             let step = cursor
                 .step()
-                .map_err(|e| IoFailure::new("read", &segment::path(&self.dir, number), e))?;
+                .map_err(|e| self.source.read_failure(number, e))?;
             match step {
                 Step::Frame(frame) if frame.header.kind == Kind::Record => {
                     self.next = frame.header.lsn + 1;
                     return Ok(Some(frame));
                 }
                 Step::Frame(frame) if frame.header.kind == Kind::Seal => {
-                    let expect = cursor.expect();
-                    let cursor = self.open(number + 1, expect)?;
-                    self.at = Some((number + 1, cursor));
+                    match self.source.open(number + 1, cursor.expect()) {
+                        Ok(next) => self.at = Some((number + 1, next)),
+                        Err(e) => {
+                            cursor.back_to(here);
+                            return Err(self.source.explain(self.next, number + 1, e));
+                        }
+                    }
                     read_afresh = false;
                 }
                 Step::Frame(_) => {}
@@ -128,63 +184,46 @@ impl Reader {
     /// Goes to the segment that has the next record, and there to the record.
     fn seek(&self) -> Result<(u64, Cursor), ReadError> {
         let number = {
-            let segments = lock(&self.segments);
+            let segments = lock(&self.source.segments);
             let after = segments.partition_point(|(_, first)| *first <= self.next);
             match after.checked_sub(1).and_then(|i| segments.get(i)) {
                 Some((number, _)) => *number,
-                None => return Err(self.dropped(&segments)),
-            }
-        };
-        let mut cursor = self.open(number, None)?;
-        let path = segment::path(&self.dir, number);
-        let mut seek = || -> std::io::Result<Option<Bad>> {
-            // The segment's start, then whatever is below the record. Marks are read in full.
-            loop {
-                if cursor.skip_below(self.next)? {
-                    continue;
-                }
-                let here = cursor.mark();
-                match cursor.step()? {
-                    Step::Frame(frame) if frame.header.kind == Kind::Record => {
-                        cursor.back_to(here);
-                        return Ok(None);
-                    }
-                    Step::Frame(_) => {}
-                    Step::Bad(bad) => return Ok(Some(bad)),
+                None => {
+                    let (lsn, first) = (self.next, segments.first().map_or(1, |(_, lsn)| *lsn));
+                    return Err(ReadError::Dropped { lsn, first });
                 }
             }
         };
-        match seek().map_err(|e| IoFailure::new("read", &path, e))? {
-            None => Ok((number, cursor)),
-            Some(bad) => {
+        let mut cursor = self
+            .source
+            .open(number, None)
+            .map_err(|e| self.source.explain(self.next, number, e))?;
+        match seek_in(&mut cursor, self.next) {
+            Ok(None) => Ok((number, cursor)),
+            Ok(Some(bad)) => {
                 let damage = tail::damage(number, cursor.offset(), &bad);
                 Err(ReadError::Damage(damage))
             }
+            Err(e) => Err(self.source.read_failure(number, e).into()),
         }
     }
+}
 
-    fn open(
-        &self,
-        number: u64,
-        expect: Option<crate::cursor::Expect>,
-    ) -> Result<Cursor, ReadError> {
-        let opened = layout::open_segment(self.fs.as_ref(), &self.dir, number, OpenMode::Read);
-        match opened {
-            Ok((file, header)) => Ok(Cursor::new(file, header, expect, self.mutant)),
-            Err(error) => {
-                let segments = lock(&self.segments);
-                if segments.first().is_some_and(|(oldest, _)| *oldest > number) {
-                    return Err(self.dropped(&segments));
-                }
-                Err(read_error(error))
+/// Moves to the record with an LSN: over the segment's start, and whatever is below the record.
+/// Marks are read in full.
+fn seek_in(cursor: &mut Cursor, lsn: Lsn) -> io::Result<Option<Bad>> {
+    loop {
+        if cursor.skip_below(lsn)? {
+            continue;
+        }
+        let here = cursor.mark();
+        match cursor.step()? {
+            Step::Frame(frame) if frame.header.kind == Kind::Record => {
+                cursor.back_to(here);
+                return Ok(None);
             }
-        }
-    }
-
-    fn dropped(&self, segments: &[(u64, Lsn)]) -> ReadError {
-        ReadError::Dropped {
-            lsn: self.next,
-            first: segments.first().map_or(1, |(_, lsn)| *lsn),
+            Step::Frame(_) => {}
+            Step::Bad(bad) => return Ok(Some(bad)),
         }
     }
 }
@@ -193,7 +232,7 @@ pub(crate) fn read_error(error: OpenError) -> ReadError {
     match error {
         OpenError::Damage { damage, .. } => ReadError::Damage(damage),
         OpenError::Io(failure) => failure.into(),
-        other => IoFailure::new("read", "a segment".as_ref(), std::io::Error::other(other)).into(),
+        other => IoFailure::new("read", "a segment".as_ref(), io::Error::other(other)).into(),
     }
 }
 

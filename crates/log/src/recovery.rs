@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Lsn;
-use crate::cursor::Expect;
+use crate::cursor::{Expect, NUMBER_LIMIT};
 use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::Kind;
 use crate::fs::{Fs, FsFile, OpenMode};
@@ -104,7 +104,7 @@ impl Opening<'_> {
         let Some((oldest, newest)) = layout::newest_run(&numbers) else {
             return Ok(self.fresh(self.fs.unique()));
         };
-        let found = self.read(oldest, newest)?;
+        let found = self.read(&numbers, oldest, newest)?;
         // What a crash left of segments that had been dropped.
         for number in numbers.iter().filter(|number| **number < found.oldest) {
             self.remove(&segment::path(self.dir, *number))?;
@@ -127,17 +127,16 @@ impl Opening<'_> {
         }
     }
 
-    fn read(&self, oldest: u64, newest: u64) -> Result<Found, OpenError> {
-        let (log_id, mut started) = self.read_starts(oldest, newest)?;
+    /// `lowest` to `newest` are the files there are; some at the lower end may have been dropped.
+    fn read(&self, numbers: &[u64], lowest: u64, newest: u64) -> Result<Found, OpenError> {
         // The last segment with anything in it; behind it there may be a prepared one.
         let mut last = newest;
-        while last > oldest && !self.has_content(last)? {
+        while last > lowest && !self.has_content(last)? {
             last -= 1;
         }
-        started.retain(|(number, _)| *number <= last);
         let mut scan = self.scan(last, (last == 1).then_some(BEFORE_THE_FIRST))?;
         let mut before = None;
-        if scan.first_lsn.is_none() && last > oldest {
+        if scan.first_lsn.is_none() && last > lowest {
             // The group that was to open this segment is torn. The one before must be sealed.
             let sealed = self.scan(last - 1, None)?;
             if !sealed.sealed() {
@@ -148,22 +147,30 @@ impl Opening<'_> {
         } else if scan.first_lsn.is_none() && last != 1 {
             return Err(self.damaged(scan.damage()));
         }
-        let real_oldest = before.as_ref().map_or(scan.oldest, |sealed| sealed.oldest);
-        if real_oldest < oldest {
-            return Err(self.damaged(layout::missing(oldest - 1)));
+        let oldest = before.as_ref().map_or(scan.oldest, |sealed| sealed.oldest);
+        if let Some(damage) = layout::gap(numbers, oldest) {
+            return Err(self.damaged(damage));
         }
-        started.retain(|(number, _)| *number >= real_oldest);
-        if let Some(bad) = (real_oldest..last).find(|n| !started.iter().any(|(s, _)| s == n)) {
-            let start = self.scan(bad, None)?;
-            return Err(self.damaged(start.damage()));
-        }
-        let torn = self.judge_and_cut(&scan)?;
+        let log_id = scan.header.log_id;
+        let started = self.read_starts(log_id, oldest, last, newest)?;
         let expect = scan.at_end.unwrap_or(BEFORE_THE_FIRST);
+        // Only forged numbers are that high. From below, a log cannot come to the limit.
+        if [expect.lsn, expect.group, expect.epoch]
+            .iter()
+            .any(|n| *n >= NUMBER_LIMIT / 2)
+        {
+            return Err(self.damaged(Damage {
+                segment: last,
+                offset: scan.end,
+                expected: "numbers that a log can reach".into(),
+                found: format!("{expect:?}"),
+            }));
+        }
         let clean = matches!(scan.last_kind, Some(Kind::Closed)) || expect == BEFORE_THE_FIRST;
+        let torn = self.judge_and_cut(&scan)?;
         let mut found = Found {
-            log_id,
             started,
-            oldest: real_oldest,
+            oldest,
             expect,
             clean: clean && torn.is_none(),
             torn,
@@ -208,6 +215,10 @@ impl Opening<'_> {
             let (file, header) =
                 layout::open_segment(self.fs, self.dir, spare_number, OpenMode::Write)?;
             let path = segment::path(self.dir, spare_number);
+            let file_bytes = self.fail("measure", &path, file.len())?;
+            if let Some(damage) = layout::cut_short(&header, file_bytes, segment::HEADER_BYTES) {
+                return Err(self.damaged(damage));
+            }
             if header.size_bytes != self.segment_bytes {
                 // Made for another segment size. Nothing was ever written into it.
                 self.remove(&path)?;
@@ -226,28 +237,41 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// The log id, and the first LSN of every segment that has a valid `Start`.
-    fn read_starts(&self, oldest: u64, newest: u64) -> Result<(u64, Vec<(u64, Lsn)>), OpenError> {
-        let mut log_id = None;
-        let mut started = Vec::new();
+    /// The first LSN of every segment that has a `Start`, which is every one before `last`.
+    fn read_starts(
+        &self,
+        log_id: u64,
+        oldest: u64,
+        last: u64,
+        newest: u64,
+    ) -> Result<Vec<(u64, Lsn)>, OpenError> {
+        let mut started: Vec<(u64, Lsn)> = Vec::new();
         for number in oldest..=newest {
             let (file, header) = layout::open_segment(self.fs, self.dir, number, OpenMode::Read)?;
-            let id = *log_id.get_or_insert(header.log_id);
-            if header.log_id != id {
-                return Err(self.damaged(Damage {
-                    segment: number,
-                    offset: 16,
-                    expected: format!("log id {id:016x}"),
-                    found: format!("{:016x}", header.log_id),
-                }));
+            if header.log_id != log_id {
+                let damage = layout::foreign(number, log_id, header.log_id);
+                return Err(self.damaged(damage));
             }
             let path = segment::path(self.dir, number);
             let start = layout::first_lsn(file, header, self.mutant);
-            if let Some(lsn) = self.fail("read", &path, start)? {
-                started.push((number, lsn));
+            match self.fail("read", &path, start)? {
+                Some(lsn) if started.last().is_some_and(|(_, before)| *before > lsn) => {
+                    return Err(self.damaged(Damage {
+                        segment: number,
+                        offset: segment::HEADER_BYTES,
+                        expected: "a higher first LSN than that of the segment before".into(),
+                        found: format!("LSN {lsn}"),
+                    }));
+                }
+                Some(lsn) => started.push((number, lsn)),
+                None if number < last => {
+                    let start = self.scan(number, None)?;
+                    return Err(self.damaged(start.damage()));
+                }
+                None => {}
             }
         }
-        Ok((log_id.unwrap_or(0), started))
+        Ok(started)
     }
 
     fn has_content(&self, number: u64) -> Result<bool, OpenError> {
@@ -270,6 +294,11 @@ impl Opening<'_> {
     /// Judges what follows the last whole batch; cuts it off if it is torn.
     fn judge_and_cut(&self, scan: &Scan) -> Result<Option<TornTail>, OpenError> {
         let path = segment::path(self.dir, scan.header.number);
+        if !scan.sealed()
+            && let Some(damage) = layout::cut_short(&scan.header, scan.file_bytes, scan.end)
+        {
+            return Err(self.damaged(damage));
+        }
         let rest = tail::examine(
             scan.file.as_ref(),
             scan.seed,

@@ -32,7 +32,10 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 pub(crate) const GROUPS_IN_FLIGHT: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"DALSEGNO";
+const VERSION_AT: usize = 8;
 const CRC_AT: usize = 40;
+/// Far more than there will ever be; keeps names at 16 digits.
+pub(crate) const LAST_NUMBER: u64 = 999_999_999_999_999;
 const ZERO_CHUNK_BYTES: usize = 256 * 1024;
 const SUFFIX: &str = ".seg";
 const TEMPORARY_SUFFIX: &str = ".tmp";
@@ -67,7 +70,8 @@ pub(crate) fn parse_name(name: &str) -> Option<u64> {
     if digits.len() != 16 || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    digits.parse().ok().filter(|number| *number > 0)
+    let number = digits.parse().ok()?;
+    (1..=LAST_NUMBER).contains(&number).then_some(number)
 }
 
 /// A file left over from work that a crash interrupted. Nothing depends on it.
@@ -124,9 +128,9 @@ impl SegmentHeader {
         let (expected, found) = (crc32c::crc32c(&bytes[..CRC_AT]), u32_at(bytes, CRC_AT));
         if expected != found {
             let (expected, found) = (checksum_text(expected), checksum_text(found));
-            return Err(damage(CRC_AT, format!("header {expected}"), found));
+            return Err(damage(VERSION_AT, format!("header {expected}"), found));
         }
-        let version = u32_at(bytes, 8);
+        let version = u32_at(bytes, VERSION_AT);
         if version != FORMAT_VERSION {
             return Err(HeaderError::Version(version));
         }
@@ -316,13 +320,14 @@ mod tests {
 
     #[test]
     fn names_are_parsed_strictly() {
-        for number in [1, 42, 9_999_999_999_999_999] {
+        for number in [1, 42, LAST_NUMBER] {
             assert_eq!(parse_name(&file_name(number)), Some(number));
         }
         for name in [
             "",
             "1.seg",
             "0000000000000000.seg",
+            "1000000000000000.seg",
             "+000000000000001.seg",
             "0000000000000001.seg.tmp",
             "000000000000000a.seg",

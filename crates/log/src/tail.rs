@@ -66,7 +66,8 @@ pub(crate) fn examine(
             rest.written_until = Some(at + last as u64 + 1);
             if rest.later_frame.is_none() {
                 let later = |h: &frame::Header| h.group > group;
-                rest.later_frame = find_frame(file, seed, bytes, at, later)?;
+                let found = find_frame(file, seed, bytes, at, later)?;
+                rest.later_frame = found.map(|(offset, _)| offset);
             }
         }
         // Headers that begin near the end of this chunk are looked at in the next one.
@@ -77,8 +78,12 @@ pub(crate) fn examine(
     }
 }
 
-/// The first valid frame at or after `from`, of any group. For going on behind damage.
-pub(crate) fn next_frame(file: &dyn FsFile, seed: PlaceSeed, from: u64) -> io::Result<Option<u64>> {
+/// The first valid frame at or after `from`, and its group. For going on behind damage.
+pub(crate) fn next_frame(
+    file: &dyn FsFile,
+    seed: PlaceSeed,
+    from: u64,
+) -> io::Result<Option<(u64, u64)>> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut at = from;
     loop {
@@ -91,17 +96,47 @@ pub(crate) fn next_frame(file: &dyn FsFile, seed: PlaceSeed, from: u64) -> io::R
     }
 }
 
+/// The group of the valid frame at exactly this place, if there is one.
+pub(crate) fn frame_at(file: &dyn FsFile, seed: PlaceSeed, at: u64) -> io::Result<Option<u64>> {
+    let mut bytes = [0; HEADER_BYTES];
+    let got = file.read_full(&mut bytes, at)?;
+    let found = find_frame(file, seed, &bytes[..got], at, |_| true)?;
+    Ok(found.map(|(_, group)| group))
+}
+
 /// Whether any byte from `from` on is not zero.
 pub(crate) fn any_nonzero(file: &dyn FsFile, from: u64) -> io::Result<bool> {
+    each_chunk(file, from, |_, bytes| last_nonzero(bytes).is_none())
+        .map(|all_looked_at| !all_looked_at)
+}
+
+/// Behind the last byte from `from` on that is not zero; `None` if all are.
+pub(crate) fn written_until(file: &dyn FsFile, from: u64) -> io::Result<Option<u64>> {
+    let mut until = None;
+    each_chunk(file, from, |at, bytes| {
+        if let Some(last) = last_nonzero(bytes) {
+            until = Some(at + last as u64 + 1);
+        }
+        true
+    })?;
+    Ok(until)
+}
+
+/// Reads to the end of the file, as long as `go_on` says so; true if it came to the end.
+fn each_chunk(
+    file: &dyn FsFile,
+    from: u64,
+    mut go_on: impl FnMut(u64, &[u8]) -> bool,
+) -> io::Result<bool> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut at = from;
     loop {
         let got = file.read_full(&mut chunk, at)?;
-        if last_nonzero(&chunk[..got]).is_some() {
-            return Ok(true);
+        if !go_on(at, &chunk[..got]) {
+            return Ok(false);
         }
         if got < chunk.len() {
-            return Ok(false);
+            return Ok(true);
         }
         at += got as u64;
     }
@@ -140,7 +175,7 @@ fn find_frame(
     bytes: &[u8],
     bytes_at: u64,
     wanted: impl Fn(&frame::Header) -> bool,
-) -> io::Result<Option<u64>> {
+) -> io::Result<Option<(u64, u64)>> {
     let mut at = 0;
     while at + HEADER_BYTES <= bytes.len() {
         let offset = bytes_at + at as u64;
@@ -148,7 +183,7 @@ fn find_frame(
             && wanted(&header)
             && payload_is_whole(file, &header, offset)?
         {
-            return Ok(Some(offset));
+            return Ok(Some((offset, header.group)));
         }
         at += ALIGN as usize;
     }

@@ -7,15 +7,18 @@ use std::io;
 use std::path::Path;
 
 use crate::Lsn;
-use crate::cursor::{Cursor, Expect, Frame, Step};
+use crate::cursor::{Bad, Cursor, Expect, Frame, Step};
 use crate::error::{Damage, IoFailure, OpenError};
-use crate::frame::{self, ALIGN, Kind, PlaceSeed};
+use crate::frame::{self, ALIGN, Kind};
 use crate::fs::{Fs, FsFile, OpenMode, RealFs};
 use crate::layout::{self, BEFORE_THE_FIRST};
 use crate::recovery::TornTail;
 use crate::rules::Mutant;
 use crate::segment::{self, Ending, HeaderError, Seal, SegmentHeader, Start};
-use crate::tail::{self, Verdict};
+use crate::tail;
+
+/// How often it starts over when segments are dropped under its eyes.
+const ATTEMPTS: usize = 8;
 
 /// What [`verify`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,6 +91,21 @@ pub fn verify(dir: impl AsRef<Path>) -> Result<Report, OpenError> {
 /// # Errors
 /// As [`verify`].
 pub fn verify_on(fs: &dyn Fs, dir: &Path) -> Result<Report, OpenError> {
+    let mut attempt = 1;
+    loop {
+        match verify_once(fs, dir) {
+            // A segment was listed and then dropped by the writer.
+            Err(OpenError::Io(failure))
+                if failure.error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS =>
+            {
+                attempt += 1;
+            }
+            other => return other,
+        }
+    }
+}
+
+fn verify_once(fs: &dyn Fs, dir: &Path) -> Result<Report, OpenError> {
     let numbers = match layout::numbers(fs, dir) {
         Ok(numbers) if !numbers.is_empty() => numbers,
         Err(failure) if failure.error.kind() != io::ErrorKind::NotFound => {
@@ -98,61 +116,64 @@ pub fn verify_on(fs: &dyn Fs, dir: &Path) -> Result<Report, OpenError> {
             return Err(OpenError::Missing { dir });
         }
     };
-    let mut files = Vec::new();
-    for number in numbers {
-        let path = segment::path(dir, number);
-        let failed = |e| IoFailure::new("read", &path, e);
-        let file = fs.open(&path, OpenMode::Read).map_err(failed)?;
-        let has_content = layout::has_content(file.as_ref()).map_err(failed)?;
-        files.push((number, file, has_content));
-    }
-    let last = files
-        .iter()
-        .rposition(|(_, _, content)| *content)
-        .unwrap_or(0);
-    let last = files[last].0;
-    let oldest = oldest(fs, dir, last).unwrap_or(files[0].0);
+    let last = last_used(fs, dir, &numbers)?;
+    let oldest = oldest(fs, dir, last).unwrap_or(1);
     let mut walk = Walk {
         report: Report::default(),
         before: (oldest == 1).then_some(Before {
             expect: BEFORE_THE_FIRST,
             end: Ending::default(),
         }),
-        log_id: None,
+        log_id: log_id(fs, dir, &numbers),
+        last,
     };
     let mut expected = oldest;
-    for (number, file, has_content) in files {
-        if number < oldest {
-            // Dropped; the next opening removes it.
-            continue;
-        }
-        for missing in expected..number {
-            walk.report.damages.push(layout::missing(missing));
+    // Below the oldest one they are dropped; the next opening removes them.
+    for number in numbers.into_iter().filter(|number| *number >= oldest) {
+        if number > expected {
+            let missing = layout::missing(expected, number - 1);
+            walk.report.damages.push(missing);
             walk.before = None;
         }
         expected = number + 1;
         let path = segment::path(dir, number);
+        let failed = |e| IoFailure::new("read", &path, e);
+        let file = fs.open(&path, OpenMode::Read).map_err(failed)?;
         let header = match segment::read_header(file.as_ref(), number) {
-            Ok(header) => header,
-            Err(HeaderError::Io(e)) => return Err(IoFailure::new("read", &path, e).into()),
+            Ok(header) => Some(header),
+            Err(HeaderError::Io(e)) => return Err(failed(e).into()),
             Err(HeaderError::Version(found)) => {
                 let known = segment::FORMAT_VERSION;
                 return Err(OpenError::Version { path, found, known });
             }
             Err(HeaderError::Damage(damage)) => {
                 walk.report.damages.push(damage);
-                // The frames may be readable all the same.
-                SegmentHeader {
-                    log_id: walk.log_id.unwrap_or(0),
-                    number,
-                    size_bytes: 0,
-                }
+                None
             }
         };
-        walk.segment(file, header, number == last, has_content)
-            .map_err(|e| IoFailure::new("read", &path, e))?;
+        walk.segment(file, number, header).map_err(failed)?;
     }
     Ok(walk.report)
+}
+
+/// The last segment that has anything in it.
+fn last_used(fs: &dyn Fs, dir: &Path, numbers: &[u64]) -> Result<u64, IoFailure> {
+    for number in numbers.iter().rev() {
+        let path = segment::path(dir, *number);
+        let failed = |e| IoFailure::new("read", &path, e);
+        let file = fs.open(&path, OpenMode::Read).map_err(failed)?;
+        if layout::has_content(file.as_ref()).map_err(failed)? {
+            return Ok(*number);
+        }
+    }
+    Ok(numbers.first().copied().unwrap_or(1))
+}
+
+/// The log's id, from the newest header that can be read.
+fn log_id(fs: &dyn Fs, dir: &Path, numbers: &[u64]) -> u64 {
+    let header = |number: &u64| layout::open_segment(fs, dir, *number, OpenMode::Read).ok();
+    let newest = numbers.iter().rev().find_map(header);
+    newest.map_or(0, |(_, header)| header.log_id)
 }
 
 /// The oldest segment that belongs to the log, if the newest ones can be read.
@@ -179,7 +200,38 @@ struct Walk {
     report: Report,
     /// `None` at the oldest segment and behind damage.
     before: Option<Before>,
-    log_id: Option<u64>,
+    log_id: u64,
+    /// The last segment that has anything in it.
+    last: u64,
+}
+
+/// What can be read in a segment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    records: u64,
+    payload_bytes: u64,
+    first_lsn: Option<Lsn>,
+    last_lsn: Option<Lsn>,
+}
+
+impl Counts {
+    fn add(&mut self, lsn: Lsn, payload_bytes: u64) {
+        self.records += 1;
+        self.payload_bytes += payload_bytes;
+        self.first_lsn = self.first_lsn.or(Some(lsn));
+        self.last_lsn = Some(lsn);
+    }
+}
+
+/// Bad bytes of which it is not known yet whether a later group follows.
+struct Suspect {
+    offset: u64,
+    bad: Bad,
+    /// The group that was being written there, if a crash stopped it.
+    group: u64,
+    /// What had been counted up to the last whole batch, and where that ended.
+    counted: Counts,
+    whole_until: u64,
 }
 
 /// The state of the walk through one segment.
@@ -187,60 +239,99 @@ struct Place {
     number: u64,
     chain: u32,
     first_lsn: Lsn,
-    /// Behind the last whole batch.
+    counts: Counts,
+    /// What had been counted up to the last whole batch, and where that ended.
+    counted: Counts,
     whole_until: u64,
     /// Nothing in this segment was damaged so far.
     whole: bool,
+    sealed: bool,
+    suspects: Vec<Suspect>,
 }
 
 impl Walk {
     fn segment(
         &mut self,
         file: Box<dyn FsFile>,
-        header: SegmentHeader,
-        is_last: bool,
-        has_content: bool,
+        number: u64,
+        header: Option<SegmentHeader>,
     ) -> io::Result<()> {
-        let log_id = *self.log_id.get_or_insert(header.log_id);
-        if header.log_id != log_id {
-            let expected = format!("log id {log_id:016x}");
-            let found = format!("{:016x}", header.log_id);
-            self.damage(header.number, 16, expected, found);
+        if let Some(header) = header.filter(|header| header.log_id != self.log_id) {
+            let damage = layout::foreign(number, self.log_id, header.log_id);
+            self.report.damages.push(damage);
         }
+        // With a damaged header, the frames may be readable all the same.
+        let header = header.unwrap_or(SegmentHeader {
+            log_id: self.log_id,
+            number,
+            size_bytes: 0,
+        });
+        let file_bytes = file.len()?;
         self.report.segments.push(SegmentReport {
-            number: header.number,
-            file_bytes: file.len()?,
+            number,
+            file_bytes,
             ..SegmentReport::default()
         });
-        if !has_content {
-            // Prepared and not used, unless a later one is in use.
-            let used = !is_last && self.report.segments.len() == 1;
-            if used {
-                self.damage(
-                    header.number,
-                    segment::HEADER_BYTES,
-                    "a frame".into(),
-                    "none".into(),
-                );
-            }
+        if number > self.last {
+            // Prepared, and not used yet.
+            let damage = layout::cut_short(&header, file_bytes, segment::HEADER_BYTES);
+            self.report.damages.extend(damage);
             return Ok(());
         }
-        let expect = self.before.map(|before| before.expect);
-        let mut cursor = Cursor::new(file, header, expect, Mutant::default());
+        let expect = self.before.take().map(|before| (before.expect, before.end));
+        let mut cursor = Cursor::new(file, header, expect.map(|(e, _)| e), Mutant::default());
         let mut place = Place {
-            number: header.number,
+            number,
             chain: 0,
             first_lsn: 0,
+            counts: Counts::default(),
+            counted: Counts::default(),
             whole_until: segment::HEADER_BYTES,
             whole: true,
+            sealed: false,
+            suspects: Vec::new(),
         };
-        let mut sealed = false;
+        self.walk(&mut cursor, &mut place, expect.map(|(_, end)| end))?;
+        if place.sealed {
+            self.finish_sealed(&cursor, &place)?;
+        } else if number < self.last {
+            self.condemn(&mut place);
+        } else {
+            self.finish_last(&cursor, &mut place)?;
+            let damage = layout::cut_short(&header, file_bytes, place.whole_until);
+            self.report.damages.extend(damage);
+        }
+        self.add(place.counts);
+        Ok(())
+    }
+
+    fn add(&mut self, counts: Counts) {
+        let report = &mut self.report;
+        report.records += counts.records;
+        report.payload_bytes += counts.payload_bytes;
+        report.first_lsn = report.first_lsn.or(counts.first_lsn);
+        report.last_lsn = counts.last_lsn.or(report.last_lsn);
+        if let Some(segment) = report.segments.last_mut() {
+            segment.records = counts.records;
+            segment.first_lsn = counts.first_lsn;
+            segment.last_lsn = counts.last_lsn;
+        }
+    }
+
+    /// Walks all frames, over bad bytes, to the seal or the end of the file.
+    fn walk(
+        &mut self,
+        cursor: &mut Cursor,
+        place: &mut Place,
+        previous: Option<Ending>,
+    ) -> io::Result<()> {
         let mut read_afresh = false;
-        while !sealed {
+        while !place.sealed {
             match cursor.step()? {
                 Step::Frame(frame) => {
-                    sealed = self.frame(&cursor, &frame, &mut place);
                     read_afresh = false;
+                    self.settle_suspects(place, frame.header.group);
+                    self.frame(cursor, &frame, place, previous);
                 }
                 Step::Bad(_) if !read_afresh => {
                     // A writer may have been at it.
@@ -248,70 +339,81 @@ impl Walk {
                     read_afresh = true;
                 }
                 Step::Bad(bad) => {
-                    let at = cursor.offset();
-                    let group = cursor.expect().map_or(0, |e| e.group_of_a_bad_frame());
-                    let rest = tail::examine(cursor.file(), cursor.seed(), at, group)?;
-                    let partial = (at > place.whole_until).then_some(at);
-                    let written_until = rest.written_until.max(partial);
-                    let later = rest.later_frame.is_some();
-                    match tail::verdict(is_last, written_until.is_some(), later) {
-                        Verdict::Clean => break,
-                        Verdict::Torn => {
-                            self.report.torn = Some(TornTail {
-                                segment: place.number,
-                                offset: place.whole_until,
-                                bytes: written_until.map_or(0, |u| u - place.whole_until),
-                                saved_as: None,
-                                reason: format!("expected {}, found {}", bad.expected, bad.found),
-                            });
-                            break;
-                        }
-                        Verdict::Damage => {
-                            place.whole = false;
-                            self.report
-                                .damages
-                                .push(tail::damage(place.number, at, &bad));
-                            if !go_on_behind(&mut cursor, at)? {
-                                break;
-                            }
-                            read_afresh = false;
-                        }
+                    self.suspect(cursor, place, bad)?;
+                    let (at, here) = (cursor.offset(), cursor.mark());
+                    let next = tail::next_frame(cursor.file(), cursor.seed(), at + ALIGN)?;
+                    // Again here: it may have been written between the two looks.
+                    cursor.forget_read_ahead();
+                    if next.is_some() && matches!(cursor.step()?, Step::Frame(_)) {
+                        place.suspects.pop();
+                        cursor.back_to(here);
+                        continue;
                     }
+                    match next {
+                        Some((next, _)) => cursor.jump(next),
+                        None => return Ok(()),
+                    }
+                    read_afresh = false;
                 }
             }
         }
-        self.finish(&cursor, &place, sealed)
+        Ok(())
     }
 
-    /// Counts a frame; true if it is the seal.
-    fn frame(&mut self, cursor: &Cursor, frame: &Frame, place: &mut Place) -> bool {
-        let payload = cursor.payload(frame);
-        let header = &frame.header;
+    /// Notes bad bytes. A whole frame that is only in the wrong place may itself show that they
+    /// are of an earlier group.
+    fn suspect(&mut self, cursor: &Cursor, place: &mut Place, bad: Bad) -> io::Result<()> {
+        let offset = cursor.offset();
+        place.suspects.push(Suspect {
+            offset,
+            bad,
+            group: cursor.expect().map_or(0, |e| e.group_of_a_bad_frame()),
+            counted: place.counted,
+            whole_until: place.whole_until,
+        });
+        if let Some(group) = tail::frame_at(cursor.file(), cursor.seed(), offset)? {
+            self.settle_suspects(place, group);
+        }
+        Ok(())
+    }
+
+    /// A frame of this group is there: bad bytes of any earlier group were once good.
+    fn settle_suspects(&mut self, place: &mut Place, group: u64) {
+        if place.suspects.iter().any(|suspect| suspect.group < group) {
+            self.condemn(place);
+        }
+    }
+
+    /// The suspects are damage.
+    fn condemn(&mut self, place: &mut Place) {
+        for suspect in place.suspects.drain(..) {
+            place.whole = false;
+            let damage = tail::damage(place.number, suspect.offset, &suspect.bad);
+            self.report.damages.push(damage);
+        }
+    }
+
+    /// Takes a frame in.
+    fn frame(
+        &mut self,
+        cursor: &Cursor,
+        frame: &Frame,
+        place: &mut Place,
+        previous: Option<Ending>,
+    ) {
+        let (header, payload) = (&frame.header, cursor.payload(frame));
         let chain_before = place.chain;
         place.chain = frame::chain_next(place.chain, header.crc);
-        if header.ends_batch() {
-            place.whole_until = cursor.offset();
-        }
         match header.kind {
-            Kind::Record => {
-                let report = &mut self.report;
-                report.records += 1;
-                report.payload_bytes += payload.len() as u64;
-                report.first_lsn = report.first_lsn.or(Some(header.lsn));
-                report.last_lsn = Some(header.lsn);
-                if let Some(segment) = report.segments.last_mut() {
-                    segment.records += 1;
-                    segment.first_lsn = segment.first_lsn.or(Some(header.lsn));
-                    segment.last_lsn = Some(header.lsn);
-                }
-            }
+            Kind::Record => place.counts.add(header.lsn, payload.len() as u64),
             Kind::Start => {
                 place.first_lsn = header.lsn;
                 let found = Start::decode(payload);
-                let previous = found.map(|start| start.previous);
-                let expected = self.before.map(|before| before.end);
-                if found.is_none() || expected.is_some_and(|expected| previous != Some(expected)) {
-                    let expected = format!("a start that says {expected:?}");
+                let ending = found.map(|start| start.previous);
+                let follows = previous.is_none() || ending == previous;
+                let known = layout::oldest_in(cursor, frame, place.number).is_some();
+                if !follows || !known {
+                    let expected = format!("a start that says {previous:?}");
                     self.damage(place.number, frame.offset, expected, format!("{found:?}"));
                 }
             }
@@ -325,33 +427,69 @@ impl Walk {
                     let expected = format!("a seal that says {expected:?}");
                     self.damage(place.number, frame.offset, expected, format!("{found:?}"));
                 }
-                return true;
+                place.sealed = true;
             }
-            Kind::Opened | Kind::Closed | Kind::Dropped => {}
+            Kind::Opened | Kind::Dropped => {
+                if layout::oldest_in(cursor, frame, place.number).is_none() {
+                    let expected = "the number of a segment".to_owned();
+                    self.damage(
+                        place.number,
+                        frame.offset,
+                        expected,
+                        format!("{payload:02x?}"),
+                    );
+                }
+            }
+            Kind::Closed => {}
         }
-        false
+        if header.ends_batch() && place.suspects.is_empty() {
+            place.whole_until = cursor.offset();
+            place.counted = place.counts;
+        }
     }
 
-    fn finish(&mut self, cursor: &Cursor, place: &Place, sealed: bool) -> io::Result<()> {
-        self.before = None;
-        if sealed {
-            if tail::any_nonzero(cursor.file(), cursor.offset())? {
-                let (expected, found) = ("nothing behind the seal", "bytes that are not zero");
-                self.damage(place.number, cursor.offset(), expected.into(), found.into());
+    fn finish_sealed(&mut self, cursor: &Cursor, place: &Place) -> io::Result<()> {
+        let end = cursor.offset();
+        let (expected, found) = ("nothing behind the seal", "bytes that are not zero");
+        match tail::written_until(cursor.file(), end)? {
+            // As opening would.
+            Some(until) if place.number == self.last => {
+                let reason = format!("expected {expected}, found {found}");
+                self.report.torn = Some(torn(place.number, end, until, reason));
             }
-            if let Some(segment) = self.report.segments.last_mut() {
-                segment.sealed = true;
-            }
-            self.before = cursor
-                .expect()
-                .filter(|_| place.whole)
-                .map(|expect| Before {
-                    expect,
-                    end: Ending {
-                        offset: cursor.offset(),
-                        chain: place.chain,
-                    },
-                });
+            Some(_) => self.damage(place.number, end, expected.into(), found.into()),
+            None => {}
+        }
+        if let Some(segment) = self.report.segments.last_mut() {
+            segment.sealed = true;
+        }
+        self.before = cursor
+            .expect()
+            .filter(|_| place.whole)
+            .map(|expect| Before {
+                expect,
+                end: Ending {
+                    offset: end,
+                    chain: place.chain,
+                },
+            });
+        Ok(())
+    }
+
+    /// The log's last segment, without a seal. No group later than that of its suspects follows:
+    /// they are the end of the log, or a torn tail. What was counted behind the last whole batch
+    /// was never acknowledged.
+    fn finish_last(&mut self, cursor: &Cursor, place: &mut Place) -> io::Result<()> {
+        let Some(first) = place.suspects.drain(..).next() else {
+            return Ok(());
+        };
+        place.counts = first.counted;
+        place.whole_until = first.whole_until;
+        let partial = (first.offset > first.whole_until).then_some(first.offset);
+        let written = tail::written_until(cursor.file(), first.offset)?;
+        if let Some(until) = written.max(partial) {
+            let reason = format!("expected {}, found {}", first.bad.expected, first.bad.found);
+            self.report.torn = Some(torn(place.number, first.whole_until, until, reason));
         }
         Ok(())
     }
@@ -366,14 +504,12 @@ impl Walk {
     }
 }
 
-/// Moves to the next valid frame behind damage; false if there is none.
-fn go_on_behind(cursor: &mut Cursor, at: u64) -> io::Result<bool> {
-    let seed: PlaceSeed = cursor.seed();
-    match tail::next_frame(cursor.file(), seed, at + ALIGN)? {
-        Some(next) => {
-            cursor.jump(next);
-            Ok(true)
-        }
-        None => Ok(false),
+fn torn(segment: u64, offset: u64, until: u64, reason: String) -> TornTail {
+    TornTail {
+        segment,
+        offset,
+        bytes: until - offset,
+        saved_as: None,
+        reason,
     }
 }

@@ -4,23 +4,26 @@
 //! after having synced the file it stands in, so that no power cut can take back what was shown.
 //! (One exception is beyond a reader's power: if a sync of the writer's failed, the last group may
 //! be in the cache and not on the disk until the log is opened for writing again.)
+//!
+//! Everything it reads may change under its eyes: what looks wrong is looked at again before it is
+//! called damage.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::Lsn;
 use crate::cursor::{Cursor, Frame, Mark, Step};
-use crate::error::{IoFailure, OpenError, ReadError};
+use crate::error::{Damage, IoFailure, OpenError, ReadError};
 use crate::frame::Kind;
-use crate::fs::{Fs, OpenMode};
+use crate::fs::OpenMode;
 use crate::layout::{self, BEFORE_THE_FIRST};
 use crate::options::Options;
-use crate::reader::{Reader, read_error};
+use crate::reader::{Reader, Source, is_not_found, read_error};
 use crate::segment;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::tail::{self, Verdict};
 
-/// How often opening starts over when segments are dropped under its eyes.
+/// How often looking starts over when segments are dropped under its eyes.
 const ATTEMPTS: usize = 8;
 
 /// A log, open for reading only.
@@ -44,10 +47,7 @@ const ATTEMPTS: usize = 8;
 /// ```
 #[derive(Debug)]
 pub struct LogView {
-    options: Options,
-    dir: PathBuf,
-    segments: Arc<Mutex<Vec<(u64, Lsn)>>>,
-    limit: Arc<AtomicU64>,
+    source: Source,
     end: Mutex<End>,
 }
 
@@ -60,8 +60,6 @@ struct End {
     whole: Mark,
     last_lsn: Lsn,
     sealed: bool,
-    /// The oldest segment that belongs to the log.
-    oldest: u64,
 }
 
 impl LogView {
@@ -74,73 +72,35 @@ impl LogView {
     }
 
     pub(crate) fn open_with(dir: &Path, options: Options) -> Result<LogView, OpenError> {
-        let mut attempt = 1;
-        loop {
-            match LogView::try_open(dir, options.clone()) {
-                // A segment was listed and then dropped by the writer.
-                Err(OpenError::Io(failure))
-                    if failure.error.kind() == io::ErrorKind::NotFound
-                        && failure.path != dir
-                        && attempt < ATTEMPTS =>
-                {
-                    attempt += 1;
-                }
-                other => return other,
-            }
-        }
-    }
-
-    fn try_open(dir: &Path, options: Options) -> Result<LogView, OpenError> {
-        let fs = options.fs.as_ref();
-        let missing = || OpenError::Missing {
+        let mut source = Source {
+            fs: options.fs,
             dir: dir.to_owned(),
+            log_id: 0,
+            segments: Arc::default(),
+            limit: Arc::new(AtomicU64::new(0)),
+            mutant: options.mutant,
         };
-        let numbers = match layout::numbers(fs, dir) {
-            Err(failure) if failure.error.kind() == io::ErrorKind::NotFound => {
-                return Err(missing());
+        let numbers = match layout::numbers(source.fs.as_ref(), dir) {
+            Err(failure) if failure.error.kind() != io::ErrorKind::NotFound => {
+                return Err(failure.into());
             }
-            other => other?,
+            other => other.unwrap_or_default(),
         };
-        let (oldest, newest) = layout::newest_run(&numbers).ok_or_else(missing)?;
-        let mut segments = Vec::new();
-        for number in oldest..=newest {
-            let (file, header) = layout::open_segment(fs, dir, number, OpenMode::Read)?;
-            let path = segment::path(dir, number);
-            let start = layout::first_lsn(file, header, options.mutant)
-                .map_err(|e| IoFailure::new("read", &path, e))?;
-            match start {
-                Some(lsn) => segments.push((number, lsn)),
-                None => break,
-            }
+        if numbers.is_empty() {
+            return Err(missing(&source));
         }
-        // From the start of the last segment that has one.
-        let number = segments.last().map_or(oldest, |(number, _)| *number);
-        let (file, header) = layout::open_segment(fs, dir, number, OpenMode::Read)?;
-        let expect = (number == 1).then_some(BEFORE_THE_FIRST);
-        let cursor = Cursor::new(file, header, expect, options.mutant);
-        let first = segments.last().map_or(1, |(_, lsn)| *lsn);
-        let view = LogView {
-            segments: Arc::new(Mutex::new(segments)),
-            limit: Arc::new(AtomicU64::new(first - 1)),
-            end: Mutex::new(End {
-                number,
-                whole: cursor.mark(),
-                cursor,
-                last_lsn: first - 1,
-                sealed: false,
-                oldest: 1,
-            }),
-            dir: dir.to_owned(),
-            options,
-        };
-        let mut end = lock(&view.end);
-        view.look(&mut end).map_err(|e| view.open_error(e))?;
-        view.check_tail(&mut end)?;
-        if end.oldest < oldest {
-            return Err(view.open_error(ReadError::Damage(layout::missing(oldest - 1))));
-        }
-        drop(end);
-        Ok(view)
+        retry(|| {
+            source.log_id = log_id(&source)?;
+            let view = LogView {
+                end: Mutex::new(anchor(&source)?),
+                source: source.clone(),
+            };
+            let mut end = lock(&view.end);
+            view.look(&mut end).map_err(|e| view.open_error(e))?;
+            view.check_tail(&mut end)?;
+            drop(end);
+            Ok(view)
+        })
     }
 
     /// Looks for what the writer has added, and returns the last LSN that can be read now.
@@ -155,12 +115,12 @@ impl LogView {
 
     /// The last LSN that can be read; 0 if none.
     pub fn last_lsn(&self) -> Lsn {
-        self.limit.load(Ordering::Acquire)
+        self.source.limit.load(Ordering::Acquire)
     }
 
     /// The first LSN that has not been dropped.
     pub fn first_lsn(&self) -> Lsn {
-        lock(&self.segments).first().map_or(1, |(_, lsn)| *lsn)
+        self.source.first_lsn()
     }
 
     /// Reads records from an LSN on, up to where the last [`LogView::refresh`] came.
@@ -168,159 +128,239 @@ impl LogView {
     /// # Errors
     /// The record was dropped, is damaged, or could not be read.
     pub fn read_from(&self, lsn: Lsn) -> Result<Reader, ReadError> {
-        Reader::new(
-            Arc::clone(&self.options.fs),
-            self.dir.clone(),
-            Arc::clone(&self.segments),
-            Arc::clone(&self.limit),
-            self.options.mutant,
-            lsn,
-        )
-    }
-
-    fn fs(&self) -> &dyn Fs {
-        self.options.fs.as_ref()
+        Reader::new(self.source.clone(), lsn)
     }
 
     /// Walks to the end of what is there and shows it.
     fn look(&self, end: &mut End) -> Result<(), ReadError> {
         let before = end.last_lsn;
+        if end.cursor.offset() == segment::HEADER_BYTES {
+            // Nothing of it was read yet, and its file may have been made anew since.
+            self.enter(end, end.number)?;
+        }
         let mut read_afresh = false;
         loop {
-            if end.sealed && !self.enter_next(end)? {
+            if end.sealed && !self.enter(end, end.number + 1)? {
                 break;
             }
-            let path = segment::path(&self.dir, end.number);
             let step = end.cursor.step();
-            match step.map_err(|e| IoFailure::new("read", &path, e))? {
+            match step.map_err(|e| self.source.read_failure(end.number, e))? {
                 Step::Frame(frame) => {
-                    let header = frame.header;
                     self.note_segments(end, &frame);
-                    end.sealed = header.kind == Kind::Seal;
-                    if header.ends_batch() {
+                    end.sealed = frame.header.kind == Kind::Seal;
+                    if frame.header.ends_batch() {
                         end.whole = end.cursor.mark();
                         end.last_lsn = end.cursor.expect().map_or(0, |e| e.lsn - 1);
                     }
                     read_afresh = false;
                 }
                 Step::Bad(bad) => {
+                    let at = end.cursor.offset();
                     end.cursor.back_to(end.whole);
                     if !self.next_has_started(end.number)? {
                         break;
                     }
                     // The writer is further on than this; so this must be whole by now.
                     if read_afresh {
-                        let damage = tail::damage(end.number, end.cursor.offset(), &bad);
+                        let damage = tail::damage(end.number, at, &bad);
                         return Err(ReadError::Damage(damage));
                     }
                     read_afresh = true;
                 }
             }
         }
-        if end.last_lsn > before {
-            let path = segment::path(&self.dir, end.number);
+        if end.last_lsn > before || self.last_lsn() < end.last_lsn {
             let synced = end.cursor.file().sync();
+            let path = segment::path(&self.source.dir, end.number);
             synced.map_err(|e| IoFailure::new("sync", &path, e))?;
-            self.limit.store(end.last_lsn, Ordering::Release);
+            self.source.limit.store(end.last_lsn, Ordering::Release);
         }
         Ok(())
     }
 
-    /// Goes from a sealed segment to the next one, if it is there.
-    fn enter_next(&self, end: &mut End) -> Result<bool, ReadError> {
-        let number = end.number + 1;
-        match layout::open_segment(self.fs(), &self.dir, number, OpenMode::Read) {
-            Ok((file, header)) => {
-                let expect = end.cursor.expect();
-                end.cursor = Cursor::new(file, header, expect, self.options.mutant);
-                end.whole = end.cursor.mark();
+    /// Goes to the start of a segment; false if it is not there yet.
+    fn enter(&self, end: &mut End, number: u64) -> Result<bool, ReadError> {
+        let continues = number != end.number;
+        let expect = end.cursor.expect();
+        match self.source.open(number, expect) {
+            Ok(cursor) => {
+                end.whole = cursor.mark();
+                end.cursor = cursor;
                 end.number = number;
                 end.sealed = false;
                 Ok(true)
             }
-            Err(OpenError::Io(failure)) if failure.error.kind() == io::ErrorKind::NotFound => {
-                Ok(false)
+            Err(e) if is_not_found(&e) && !self.is_behind(number)? => Ok(!continues),
+            Err(e) if is_not_found(&e) => {
+                // The writer has gone on, and dropped what would have come next.
+                let fresh = retry(|| anchor(&self.source)).map_err(read_error)?;
+                *end = fresh;
+                Ok(true)
             }
-            Err(error) => Err(read_error(error)),
+            Err(e) => Err(read_error(e)),
         }
     }
 
+    /// Whether the log has gone on past a segment that is not there.
+    fn is_behind(&self, number: u64) -> Result<bool, ReadError> {
+        let numbers = layout::numbers(self.source.fs.as_ref(), &self.source.dir)?;
+        Ok(numbers.last().is_some_and(|newest| *newest > number))
+    }
+
     fn next_has_started(&self, number: u64) -> Result<bool, ReadError> {
-        let path = segment::path(&self.dir, number + 1);
-        match layout::open_segment(self.fs(), &self.dir, number + 1, OpenMode::Read) {
-            Ok((file, header)) => {
-                let start = layout::first_lsn(file, header, self.options.mutant);
-                Ok(start
-                    .map_err(|e| IoFailure::new("read", &path, e))?
-                    .is_some())
+        match self.source.open(number + 1, None) {
+            Ok(mut cursor) => {
+                let step = cursor.step();
+                let step = step.map_err(|e| self.source.read_failure(number + 1, e))?;
+                Ok(matches!(step, Step::Frame(_)))
             }
-            Err(OpenError::Io(failure)) if failure.error.kind() == io::ErrorKind::NotFound => {
-                Ok(false)
-            }
+            Err(e) if is_not_found(&e) => self.is_behind(number + 1),
             Err(error) => Err(read_error(error)),
         }
     }
 
     /// At opening: is what follows the end really no more than a write under way?
     fn check_tail(&self, end: &mut End) -> Result<(), OpenError> {
-        let mut read_afresh = false;
-        loop {
-            let path = segment::path(&self.dir, end.number);
-            let group = end.cursor.expect().map_or(0, |e| e.group_of_a_bad_frame());
-            let (seed, from) = (end.cursor.seed(), end.cursor.offset());
-            let rest = tail::examine(end.cursor.file(), seed, from, group)
-                .map_err(|e| IoFailure::new("read", &path, e))?;
-            let written = rest.written_until.is_some();
-            if tail::verdict(true, written, rest.later_frame.is_some()) != Verdict::Damage {
-                return Ok(());
-            }
-            if read_afresh {
-                let bad = match end.cursor.step() {
-                    Ok(Step::Bad(bad)) => bad,
-                    // It has become whole meanwhile; the next refresh shows it.
-                    Ok(Step::Frame(_)) => {
-                        end.cursor.back_to(end.whole);
-                        return Ok(());
-                    }
-                    Err(e) => return Err(IoFailure::new("read", &path, e).into()),
-                };
-                return Err(OpenError::Damage {
-                    dir: self.dir.clone(),
-                    damage: tail::damage(end.number, from, &bad),
-                });
+        let mut looked_again = false;
+        while let Some(damage) = self.tail_damage(end)? {
+            if looked_again {
+                let dir = self.source.dir.clone();
+                return Err(OpenError::Damage { dir, damage });
             }
             // The writer may have gone on between our looking here and there.
-            read_afresh = true;
+            looked_again = true;
             self.look(end).map_err(|e| self.open_error(e))?;
         }
+        Ok(())
+    }
+
+    /// What is wrong with the bytes behind the last whole batch.
+    fn tail_damage(&self, end: &mut End) -> Result<Option<Damage>, OpenError> {
+        let failed = |e| self.source.read_failure(end.number, e);
+        let from = end.cursor.offset();
+        let file_bytes = end.cursor.file().len().map_err(failed)?;
+        if !end.sealed
+            && let Some(damage) = layout::cut_short(end.cursor.segment_header(), file_bytes, from)
+        {
+            return Ok(Some(damage));
+        }
+        let group = end.cursor.expect().map_or(0, |e| e.group_of_a_bad_frame());
+        let rest =
+            tail::examine(end.cursor.file(), end.cursor.seed(), from, group).map_err(failed)?;
+        let written = rest.written_until.is_some();
+        if tail::verdict(true, written, rest.later_frame.is_some()) != Verdict::Damage {
+            return Ok(None);
+        }
+        // Up to the first bad frame, which may be in the middle of a batch.
+        let bad = loop {
+            match end.cursor.step().map_err(failed)? {
+                Step::Bad(bad) => break Some(tail::damage(end.number, end.cursor.offset(), &bad)),
+                // It has become whole meanwhile; the next look shows it.
+                Step::Frame(frame) if frame.header.ends_batch() => break None,
+                Step::Frame(_) => {}
+            }
+        };
+        end.cursor.back_to(end.whole);
+        Ok(bad)
     }
 
     /// Takes in what a mark says about which segments there are.
-    fn note_segments(&self, end: &mut End, frame: &Frame) {
-        let mut segments = lock(&self.segments);
+    fn note_segments(&self, end: &End, frame: &Frame) {
+        let mut segments = lock(&self.source.segments);
         let is_new = segments
             .last()
             .is_none_or(|(number, _)| *number < end.number);
         if frame.header.kind == Kind::Start && is_new {
             segments.push((end.number, frame.header.lsn));
         }
-        if let Some(oldest) = layout::oldest_in(&end.cursor, frame) {
-            end.oldest = oldest;
+        if let Some(oldest) = layout::oldest_in(&end.cursor, frame, end.number) {
             segments.retain(|(number, _)| *number >= oldest);
         }
     }
 
     fn open_error(&self, error: ReadError) -> OpenError {
+        let dir = self.source.dir.clone();
         match error {
-            ReadError::Damage(damage) => OpenError::Damage {
-                dir: self.dir.clone(),
-                damage,
-            },
+            ReadError::Damage(damage) => OpenError::Damage { dir, damage },
             ReadError::Io(failure) => failure.into(),
             ReadError::Dropped { .. } => {
                 let gone = io::Error::from(io::ErrorKind::NotFound);
-                IoFailure::new("read a segment in", &self.dir, gone).into()
+                IoFailure::new("read a segment in", &dir, gone).into()
             }
         }
     }
+}
+
+/// Tries again while segments that were listed are dropped before they are read.
+fn retry<T>(mut work: impl FnMut() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    let mut attempt = 1;
+    loop {
+        match work() {
+            Err(e) if is_not_found(&e) && attempt < ATTEMPTS => attempt += 1,
+            other => return other,
+        }
+    }
+}
+
+fn missing(source: &Source) -> OpenError {
+    OpenError::Missing {
+        dir: source.dir.clone(),
+    }
+}
+
+fn log_id(source: &Source) -> Result<u64, OpenError> {
+    let numbers = layout::numbers(source.fs.as_ref(), &source.dir)?;
+    let newest = *numbers.last().ok_or_else(|| missing(source))?;
+    let (_, header) =
+        layout::open_segment(source.fs.as_ref(), &source.dir, newest, OpenMode::Read)?;
+    Ok(header.log_id)
+}
+
+/// Finds the segments there are, and a place to start looking from: the last one that has begun.
+fn anchor(source: &Source) -> Result<End, OpenError> {
+    let numbers = layout::numbers(source.fs.as_ref(), &source.dir)?;
+    let (lowest, newest) = layout::newest_run(&numbers).ok_or_else(|| missing(source))?;
+    let mut segments: Vec<(u64, Lsn)> = Vec::new();
+    let mut last: Option<layout::Scan> = None;
+    // From the newest down, for the one that knows the oldest.
+    for number in (lowest..=newest).rev() {
+        let (file, header) =
+            layout::open_segment(source.fs.as_ref(), &source.dir, number, OpenMode::Read)?;
+        let scan = layout::scan(file, header, None, source.mutant)
+            .map_err(|e| source.read_failure(number, e))?;
+        if scan.first_lsn.is_some() {
+            last = Some(scan);
+            break;
+        }
+    }
+    let oldest = last.as_ref().map_or(1, |scan| scan.oldest);
+    if let Some(damage) = layout::gap(&numbers, oldest) {
+        let dir = source.dir.clone();
+        return Err(OpenError::Damage { dir, damage });
+    }
+    let number = last.as_ref().map_or(lowest, |scan| scan.header.number);
+    for number in oldest..=number {
+        let mut cursor = source.open(number, None)?;
+        let step = cursor.step();
+        match step.map_err(|e| source.read_failure(number, e))? {
+            Step::Frame(frame) => segments.push((number, frame.header.lsn)),
+            Step::Bad(bad) if last.is_some() => {
+                return Err(OpenError::Damage {
+                    dir: source.dir.clone(),
+                    damage: tail::damage(number, cursor.offset(), &bad),
+                });
+            }
+            Step::Bad(_) => {}
+        }
+    }
+    let first = segments.last().map_or(1, |(_, lsn)| *lsn);
+    let cursor = source.open(number, (number == 1).then_some(BEFORE_THE_FIRST))?;
+    *lock(&source.segments) = segments;
+    Ok(End {
+        number,
+        whole: cursor.mark(),
+        cursor,
+        last_lsn: first - 1,
+        sealed: false,
+    })
 }

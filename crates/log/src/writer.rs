@@ -120,8 +120,9 @@ impl Writer {
 
     /// Marks that the segments below `oldest` are no longer part of the log.
     pub fn write_dropped(&mut self, oldest: u64) -> Result<Option<(u64, Lsn)>, WriteError> {
+        let opened = self.write_mark(Kind::Dropped, &oldest.to_le_bytes())?;
         self.oldest = oldest;
-        self.write_mark(Kind::Dropped, &oldest.to_le_bytes())
+        Ok(opened)
     }
 
     /// Marks the log as closed in good order, in the space there is.
@@ -133,7 +134,11 @@ impl Writer {
             }
             // A new segment for a mark would be a waste; a seal is as good an end.
             Some(_) => self.seal(),
-            None => Ok(()),
+            None => match self.write_mark(Kind::Closed, &[]) {
+                // All is sealed; only that it was closed cannot be said.
+                Ok(_) | Err(WriteError::NoSpace(_)) => Ok(()),
+                Err(fatal) => Err(fatal),
+            },
         }
     }
 
@@ -205,8 +210,12 @@ impl Writer {
         // The new segment first: if there is no room for one, nothing has changed.
         let number = self.next_number;
         let header = self.next_header();
-        let file = self.spare.take(header).map_err(no_spare)?;
         let path = segment::path(&self.dir, number);
+        if number > segment::LAST_NUMBER {
+            let error = io::Error::other("there are no more segment numbers");
+            return Err(WriteError::Fatal(IoFailure::new("make", &path, error)));
+        }
+        let file = self.spare.take(header).map_err(no_spare)?;
         let file_bytes = file
             .len()
             .map_err(|e| WriteError::Fatal(IoFailure::new("measure", &path, e)))?;

@@ -159,6 +159,8 @@ fn views_can_be_opened_at_any_moment() {
             seen.take_all(&mut view.read_from(1).unwrap());
             assert!(seen.lsn >= last, "what was seen once is seen again");
             last = seen.lsn;
+            let report = dalsegno_log::verify(folder.path()).unwrap();
+            assert!(report.is_sound(), "{:?}", report.damages);
         }
     });
 }

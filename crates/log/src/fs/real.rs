@@ -14,13 +14,20 @@ pub struct RealFs;
 
 impl Fs for RealFs {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        if dir.as_os_str().is_empty() || dir.is_dir() {
-            return Ok(());
-        }
         let parent = match dir.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
+            Some(_) => Path::new("."),
+            // The root, which needs no name.
+            None => return Ok(()),
         };
+        if dir.is_dir() {
+            // Whoever made it may have been killed before its name was durable. A folder that we
+            // may not read is not one that we made this in.
+            return match self.sync_dir(parent) {
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+                other => other,
+            };
+        }
         self.create_dir(parent)?;
         match fs::DirBuilder::new().mode(0o700).create(dir) {
             Ok(()) => self.sync_dir(parent),
