@@ -67,6 +67,7 @@ pub(crate) struct Shared {
     pub options: Options,
     pub dir: PathBuf,
     pub log_id: u64,
+    opened_by: u32,
     pub filling: Mutex<Filling>,
     pub durable: Arc<AtomicU64>,
     /// Number and first LSN of the segments that readers can use.
@@ -135,6 +136,7 @@ impl Shared {
             options,
             dir,
             log_id,
+            opened_by: std::process::id(),
             filling: Mutex::new(Filling::new(next_lsn)),
             durable: Arc::new(AtomicU64::new(next_lsn - 1)),
             segments: Arc::new(Mutex::new(segments)),
@@ -157,8 +159,13 @@ impl Shared {
     }
 
     /// From here on nothing is acknowledged.
-    pub fn poison(&self, cause: IoFailure) -> Poisoned {
+    fn poison(&self, cause: IoFailure) -> Poisoned {
         self.poisoned.get_or_init(|| Poisoned { cause }).clone()
+    }
+
+    /// Whether this is the process that opened the log, and not a fork of it.
+    pub fn is_ours(&self) -> bool {
+        std::process::id() == self.opened_by
     }
 
     /// Waits in this thread, syncing itself if it is alone and nobody else does.
@@ -297,14 +304,15 @@ impl Shared {
         struct OnPanic<'a>(&'a Shared);
         impl Drop for OnPanic<'_> {
             fn drop(&mut self) {
-                let error = io::Error::other("it panicked");
-                let poisoned = self
-                    .0
-                    .poison(IoFailure::new("write to", &self.0.dir, error));
+                let poisoned = self.0.stop_because("it panicked");
                 self.0.end_turn(Some(&poisoned.into()));
             }
         }
         let on_panic = OnPanic(self);
+        if !self.is_ours() {
+            // The file positions known here are those of the other process.
+            self.stop_because("it was opened by the process that this one is a fork of");
+        }
         let result = match self.poisoned() {
             // Rule: after a failed write or sync nothing is written.
             Some(poisoned) => Err(poisoned.clone().into()),
@@ -313,6 +321,11 @@ impl Shared {
         std::mem::forget(on_panic);
         self.end_turn(result.as_ref().err());
         result
+    }
+
+    fn stop_because(&self, why: &'static str) -> Poisoned {
+        let error = io::Error::other(why);
+        self.poison(IoFailure::new("write to", &self.dir, error))
     }
 
     fn write_up_to(&self, lsn: Lsn) -> Result<(), SyncError> {
@@ -404,9 +417,15 @@ impl Shared {
     pub fn stop(&self) {
         let mut queue = lock(&self.queue);
         queue.stop = true;
-        let waiters = std::mem::take(&mut queue.waiters);
         self.flusher_wake.notify_all();
+        // All of them: who finds the log stopped does not pass the turn on.
+        self.turn_free.notify_all();
         drop(queue);
+        self.wake_everybody();
+    }
+
+    fn wake_everybody(&self) {
+        let waiters = std::mem::take(&mut lock(&self.queue).waiters);
         for waiter in waiters {
             waiter.waker.wake();
         }
@@ -414,6 +433,20 @@ impl Shared {
 
     /// The flusher thread: takes turns while somebody waits, and holds the bound.
     pub fn run_flusher(&self) {
+        /// Somebody's waker may panic in here. Then nobody is left to wait for.
+        struct OnPanic<'a>(&'a Shared);
+        impl Drop for OnPanic<'_> {
+            fn drop(&mut self) {
+                self.0.stop_because("its flusher thread panicked");
+                self.0.wake_everybody();
+            }
+        }
+        let on_panic = OnPanic(self);
+        self.flush_until_stopped();
+        std::mem::forget(on_panic);
+    }
+
+    fn flush_until_stopped(&self) {
         let mut queue = lock(&self.queue);
         loop {
             if queue.handed_to_flusher || (queue.wanted && !queue.taken && !queue.stop) {
@@ -437,7 +470,7 @@ impl Shared {
     fn rest<'q>(&self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         let deadline = self.options.bound.and_then(|bound| {
             // Half of the bound is left for the sync itself.
-            let due = lock(&self.filling).oldest()? + bound / 2;
+            let due = lock(&self.filling).oldest()?.checked_add(bound / 2)?;
             let again = queue.full.as_ref().map(|(at, _)| *at + FULL_DISK_PAUSE);
             Some(again.map_or(due, |again| due.max(again)))
         });

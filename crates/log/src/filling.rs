@@ -50,7 +50,7 @@ impl Filling {
     }
 
     /// Adds a batch; `crcs` are those of its records. Returns the LSN of the first one.
-    pub fn push<R: AsRef<[u8]>>(&mut self, records: &[R], crcs: &[u32]) -> Lsn {
+    pub fn push(&mut self, records: &[&[u8]], crcs: &[u32]) -> Lsn {
         let first = self.next_lsn;
         if self.group.records == 0 {
             self.group.since = Some(Instant::now());
@@ -60,7 +60,7 @@ impl Filling {
             let flags = if last { LAST_OF_BATCH } else { 0 };
             let bytes = &mut self.group.bytes;
             let lsn = self.next_lsn;
-            frame::encode(bytes, Kind::Record, flags, lsn, record.as_ref(), *crc);
+            frame::encode(bytes, Kind::Record, flags, lsn, record, *crc);
             self.group.last_lsn = lsn;
             self.group.records += 1;
             self.next_lsn += 1;

@@ -11,7 +11,7 @@
 //! | 4 | 4 | payload length |
 //! | 8 | 8 | LSN (for a mark: the LSN of the next record) |
 //! | 16 | 8 | sync group |
-//! | 24 | 8 | epoch: how often the log had been opened for writing |
+//! | 24 | 8 | epoch: rises with every opening after which something was written |
 //! | 32 | 4 | CRC32C of the payload |
 //! | 36 | 4 | CRC32C of log id, segment number, offset in the segment, and bytes 0..36 |
 //! | 40 | … | payload, then zeros up to a multiple of 8 |

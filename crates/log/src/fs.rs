@@ -16,7 +16,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 mod real;
 
@@ -45,8 +45,13 @@ pub enum LockError {
 /// A held lock. Dropping it releases the lock.
 pub trait FsLock: Send + Sync + fmt::Debug {}
 
-/// What the log asks of a file system. All paths are those the caller gave, unchanged.
+/// What the log asks of a file system.
 pub trait Fs: Send + Sync + fmt::Debug {
+    /// The path that means the same folder also after the process has gone to another one.
+    fn absolute(&self, dir: &Path) -> io::Result<PathBuf> {
+        Ok(dir.to_owned())
+    }
+
     /// Creates a folder and its missing parents, readable by their owner only, and makes their
     /// names durable. Not an error if it is already there.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;

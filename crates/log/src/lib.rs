@@ -30,7 +30,7 @@
 //! | frame | a record as bytes on disk, with its checksums |
 //! | mark | a frame of the log's own: a segment's start or seal, opening, closing |
 //! | segment | a file of frames; *sealed* once it never changes again |
-//! | epoch | how often the log had been opened for writing |
+//! | epoch | rises with every opening after which something was written |
 //! | poisoned | stopped for good, because a write or a sync failed |
 
 pub mod fs;

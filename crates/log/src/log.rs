@@ -87,7 +87,7 @@ impl Log {
         );
         let mut segments = std::mem::take(&mut found.started);
         let (log_id, next_lsn) = (found.log_id, found.expect.lsn);
-        let (clean, torn) = (found.clean, found.torn.take());
+        let (clean, torn, ends_in_mark) = (found.clean, found.torn.take(), found.ends_in_mark);
         let mut writer = Writer::new(
             found,
             dir.to_owned(),
@@ -95,9 +95,11 @@ impl Log {
             options.mutant,
             Arc::clone(&spare),
         );
-        segments.extend(writer.write_opened().map_err(|e| match e {
-            WriteError::NoSpace(failure) | WriteError::Fatal(failure) => failure,
-        })?);
+        if !ends_in_mark {
+            segments.extend(writer.write_opened().map_err(|e| match e {
+                WriteError::NoSpace(failure) | WriteError::Fatal(failure) => failure,
+            })?);
+        }
         let recovery = Recovery {
             first_lsn: segments.first().map_or(next_lsn, |(_, lsn)| *lsn),
             last_lsn: next_lsn - 1,
@@ -146,8 +148,8 @@ impl Log {
     /// # Errors
     /// All of [`AppendError`] mean that nothing was written.
     pub fn append(&self, record: impl AsRef<[u8]>) -> Result<Lsn, AppendError> {
-        let crc = crc32c::crc32c(record.as_ref());
-        self.push(std::slice::from_ref(&record), &[crc])
+        let record = record.as_ref();
+        self.push(&[record], &[crc32c::crc32c(record)])
     }
 
     /// Appends records that belong together: after a crash all of them are there, or none.
@@ -164,19 +166,21 @@ impl Log {
         if records.is_empty() {
             return Err(AppendError::EmptyBatch);
         }
+        // Asked once: an `as_ref` that panics or changes its answer must not tear a batch.
+        let records: Vec<&[u8]> = records.iter().map(AsRef::as_ref).collect();
         let crcs: Vec<u32> = records
             .iter()
-            .map(|record| crc32c::crc32c(record.as_ref()))
+            .map(|record| crc32c::crc32c(record))
             .collect();
-        let first = self.push(records, &crcs)?;
+        let first = self.push(&records, &crcs)?;
         Ok(first..=first + (records.len() as u64 - 1))
     }
 
-    fn push<R: AsRef<[u8]>>(&self, records: &[R], crcs: &[u32]) -> Result<Lsn, AppendError> {
+    fn push(&self, records: &[&[u8]], crcs: &[u32]) -> Result<Lsn, AppendError> {
         let shared = &self.handle.shared;
         let bytes: u64 = records
             .iter()
-            .map(|record| frame::frame_bytes(record.as_ref().len()))
+            .map(|record| frame::frame_bytes(record.len()))
             .sum();
         let limit_bytes = shared.options.batch_limit_bytes();
         if bytes > limit_bytes {
@@ -358,15 +362,13 @@ impl Log {
             })?;
         }
         lock(&shared.segments).retain(|(number, _)| *number >= oldest);
+        // From here on it is only about space: what a crash brings back, the next opening removes.
         for (number, _) in &segments[..count] {
             let path = segment::path(dir, *number);
             fs.remove(&path)
                 .map_err(|e| IoFailure::new("remove", &path, e))?;
         }
         self.remove_torn_tails(fs, dir, oldest)?;
-        fs.sync_dir(dir)
-            .map_err(|e| shared.poison(IoFailure::new("sync", dir, e)))
-            .map_err(SyncError::from)?;
         Ok(count)
     }
 
@@ -387,24 +389,41 @@ impl Log {
     /// the same, but cannot say what went wrong.
     ///
     /// # Errors
-    /// The disk is full, or a write or sync failed, now or before.
-    pub fn close(self) -> Result<(), SyncError> {
-        self.handle.close()
+    /// With [`SyncError::NoSpace`] the log stays open: free some space and close it again. Else a
+    /// write or sync failed, now or before, or the log was closed already.
+    pub fn close(&self) -> Result<(), SyncError> {
+        self.handle.close(OnFullDisk::StayOpen)
     }
 }
 
+/// What closing does when there is no room for what waits in the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnFullDisk {
+    StayOpen,
+    CloseAnyway,
+}
+
 impl Handle {
-    fn close(&self) -> Result<(), SyncError> {
+    fn close(&self, on_full_disk: OnFullDisk) -> Result<(), SyncError> {
+        // No drop of segments may be under way when the lock is given up.
+        let _no_dropping = lock(&self.dropping);
         lock(&self.shared.filling).closed = true;
         let result = self
             .shared
             .with_turn(Before::WriteAll, Writer::write_closed);
+        if matches!(result, Err(SyncError::NoSpace(_))) && on_full_disk == OnFullDisk::StayOpen {
+            lock(&self.shared.filling).closed = false;
+            return result;
+        }
         self.shared.stop();
-        if let Some(flusher) = lock(&self.flusher).take() {
-            // It cannot have panicked in a way that matters: all is durable or in `result`.
+        let flusher = lock(&self.flusher).take();
+        // The flusher itself gets here if the last clone was dropped in a waker.
+        if let Some(flusher) = flusher.filter(|f| f.thread().id() != thread::current().id()) {
+            // If it panicked, the log is poisoned, and `result` says so.
             drop(flusher.join());
         }
-        self.spare.settle();
+        self.spare.release();
+        lock(&self.shared.writer).release_files();
         // Last of all: from here on another process may write.
         drop(lock(&self.shared.lock).take());
         result
@@ -413,8 +432,9 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if lock(&self.shared.lock).is_some() {
-            drop(self.close());
+        // In a fork there is nothing to close: the log is the other process's.
+        if self.shared.is_ours() && lock(&self.shared.lock).is_some() {
+            drop(self.close(OnFullDisk::CloseAnyway));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! How a log is opened.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Log;
-use crate::error::OpenError;
+use crate::error::{IoFailure, OpenError};
 use crate::fs::{Fs, RealFs};
 use crate::rules::Mutant;
 #[cfg(feature = "mutants")]
@@ -72,9 +72,10 @@ impl Options {
         self
     }
 
-    /// Bounds what a crash can take: records are synced in the background so early that at no
-    /// moment more than the appends of the last `bound` are not durable. If the disk cannot keep
-    /// up, appending waits for it. [`Log::lag`] shows how far durability is behind.
+    /// Bounds what a crash can take: the appends of a span of time shorter than `bound`. Records
+    /// are synced in the background, half a bound after they came at the latest; and if the disk
+    /// cannot keep up, appending waits for it once the oldest record has waited for `bound`.
+    /// [`Log::lag`] shows how far durability is behind.
     ///
     /// Without this, records become durable when somebody waits for them, when the buffer fills,
     /// and when the log is closed.
@@ -112,7 +113,11 @@ impl Options {
     /// files are then as they were.
     pub fn open(&self, dir: impl AsRef<Path>) -> Result<Log, OpenError> {
         let mut options = self.clone();
-        options.segment_bytes = options.segment_bytes.next_multiple_of(512);
+        // Over the limit if it cannot be rounded.
+        options.segment_bytes = options
+            .segment_bytes
+            .checked_next_multiple_of(512)
+            .unwrap_or(u64::MAX);
         if !(SMALLEST_SEGMENT_BYTES..=LARGEST_SEGMENT_BYTES).contains(&options.segment_bytes) {
             return Err(OpenError::Options(format!(
                 "a segment of {} bytes is not between {SMALLEST_SEGMENT_BYTES} and \
@@ -125,7 +130,7 @@ impl Options {
                 "a bound needs the thread that holds it".into(),
             ));
         }
-        Log::open_with(dir.as_ref(), options)
+        Log::open_with(&options.absolute(dir.as_ref())?, options)
     }
 
     /// Opens the log in a folder for reading only, also while another process writes to it.
@@ -133,7 +138,12 @@ impl Options {
     /// # Errors
     /// There is no log, it is damaged or from a newer version, or the file system failed.
     pub fn open_read_only(&self, dir: impl AsRef<Path>) -> Result<LogView, OpenError> {
-        LogView::open_with(dir.as_ref(), self.clone())
+        LogView::open_with(&self.absolute(dir.as_ref())?, self.clone())
+    }
+
+    fn absolute(&self, dir: &Path) -> Result<PathBuf, IoFailure> {
+        let absolute = self.fs.absolute(dir);
+        absolute.map_err(|e| IoFailure::new("find", dir, e))
     }
 
     /// What a batch may take on disk.

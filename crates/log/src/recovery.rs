@@ -2,16 +2,17 @@
 //!
 //! Order of work, each step safe to be interrupted and done again:
 //!
-//! 1. Take the lock; remove half-made files.
+//! 1. Take the lock.
 //! 2. Read. Any damage ends it here, before a byte was changed.
-//! 3. Save a torn tail aside.
+//! 3. Save a torn tail aside, if there is room for it.
 //! 4. Write the last group again, and zeros over the torn tail; sync. Only from here on is it
 //!    certain that what was read is on disk.
 //! 5. Give a prepared segment its name again, for the same reason; sync the folder.
-//! 6. Remove segments that had been dropped.
+//! 6. Remove segments that had been dropped, and half-made files.
 //!
-//! Then the log appends an `Opened` mark, in a group of its own and under a new epoch. With it on
-//! disk, every group found here is followed by a later one, so its loss would be seen as damage.
+//! Then, if the last group has records, the log appends an `Opened` mark, in a group of its own.
+//! With it on disk, every group of records found here is followed by a later one, so its loss
+//! would be seen as damage.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ pub struct Recovery {
     pub first_lsn: Lsn,
     /// The last LSN in the log; one below `first_lsn` if it has no record.
     pub last_lsn: Lsn,
-    /// How often the log has been opened for writing, this time included.
+    /// Rises with every opening after which something was written.
     pub epoch: u64,
     /// The log was new, or its last user closed it.
     pub clean: bool,
@@ -52,7 +53,8 @@ pub struct TornTail {
     pub offset: u64,
     /// How many bytes were cut off.
     pub bytes: u64,
-    /// The file that has these bytes now; `None` if nothing was changed (read-only).
+    /// The file that has these bytes now; `None` if nothing was changed (read-only), or if there
+    /// was no room for it.
     pub saved_as: Option<PathBuf>,
     /// What the first bad bytes should have been, and what they were.
     pub reason: String,
@@ -85,6 +87,8 @@ pub(crate) struct Found {
     /// The oldest segment that belongs to the log.
     pub oldest: u64,
     pub expect: Expect,
+    /// The last group is a mark, or there is none: no records are at its mercy.
+    pub ends_in_mark: bool,
     pub clean: bool,
     pub torn: Option<TornTail>,
 }
@@ -99,7 +103,6 @@ pub(crate) struct Opening<'a> {
 impl Opening<'_> {
     /// The steps above. The caller holds the lock.
     pub fn recover(&self) -> Result<Found, OpenError> {
-        self.remove_half_made_files()?;
         let numbers = layout::numbers(self.fs, self.dir)?;
         let Some((oldest, newest)) = layout::newest_run(&numbers) else {
             return Ok(self.fresh(self.fs.unique()));
@@ -109,6 +112,7 @@ impl Opening<'_> {
         for number in numbers.iter().filter(|number| **number < found.oldest) {
             self.remove(&segment::path(self.dir, *number))?;
         }
+        self.remove_half_made_files()?;
         Ok(found)
     }
 
@@ -122,6 +126,7 @@ impl Opening<'_> {
             previous: Ending::default(),
             oldest: 1,
             expect: BEFORE_THE_FIRST,
+            ends_in_mark: false,
             clean: true,
             torn: None,
         }
@@ -172,6 +177,7 @@ impl Opening<'_> {
             started,
             oldest,
             expect,
+            ends_in_mark: scan.last_kind.is_some_and(|kind| kind != Kind::Record),
             clean: clean && torn.is_none(),
             torn,
             ..self.fresh(log_id)
@@ -344,6 +350,10 @@ impl Opening<'_> {
         });
         match saved {
             Ok(_) => {}
+            // It was never acknowledged: not worth keeping the log closed for.
+            Err(PlaceError::NotPlaced(e)) if e.kind() == io::ErrorKind::StorageFull => {
+                return Ok(torn);
+            }
             Err(PlaceError::NotPlaced(e) | PlaceError::Sync(e)) => {
                 return Err(IoFailure::new("save a torn tail to", &path, e).into());
             }
@@ -372,14 +382,22 @@ impl Opening<'_> {
 
     fn remove_half_made_files(&self) -> Result<(), OpenError> {
         let names = self.fail("list", self.dir, self.fs.list(self.dir))?;
-        for name in names.iter().filter(|name| segment::is_temporary(name)) {
-            self.remove(&self.dir.join(name))?;
+        // Only those that we make: the folder may have other people's files in it.
+        let ours =
+            |name: &str| segment::parse_name(name).is_some() || parse_torn_name(name).is_some();
+        for name in &names {
+            if segment::without_temporary(name).is_some_and(ours) {
+                self.remove(&self.dir.join(name))?;
+            }
         }
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> Result<(), OpenError> {
-        self.fail("remove", path, self.fs.remove(path))
+        match self.fs.remove(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => self.fail("remove", path, other),
+        }
     }
 
     fn fail<T>(

@@ -74,9 +74,9 @@ pub(crate) fn parse_name(name: &str) -> Option<u64> {
     (1..=LAST_NUMBER).contains(&number).then_some(number)
 }
 
-/// A file left over from work that a crash interrupted. Nothing depends on it.
-pub(crate) fn is_temporary(name: &str) -> bool {
-    name.ends_with(TEMPORARY_SUFFIX)
+/// The name that a file would have got, if its name is one that [`temporary`] gives.
+pub(crate) fn without_temporary(name: &str) -> Option<&str> {
+    name.strip_suffix(TEMPORARY_SUFFIX)
 }
 
 /// The name under which a file is made before it gets its own.
@@ -287,10 +287,17 @@ pub(crate) fn place_file(
     }
     fs.rename(&temporary, path).map_err(PlaceError::NotPlaced)?;
     if !mutant.breaks(Rule::SyncFolder) {
-        fs.sync_dir(dir).map_err(PlaceError::Sync)?;
+        fs.sync_dir(dir).map_err(|e| match e.raw_os_error() {
+            // The folder could not even be opened: nothing was synced, and nothing lost.
+            Some(ENFILE | EMFILE) => PlaceError::NotPlaced(e),
+            _ => PlaceError::Sync(e),
+        })?;
     }
     Ok(file)
 }
+
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
 
 /// Makes a segment file: allocated, filled with zeros, durable under its name. From here on, a
 /// durable append into it costs one flush, and cannot meet a full disk.
@@ -334,7 +341,8 @@ mod tests {
         ] {
             assert_eq!(parse_name(name), None, "{name}");
         }
-        assert!(is_temporary("0000000000000001.seg.tmp"));
+        let temporary = "0000000000000001.seg.tmp";
+        assert_eq!(without_temporary(temporary).and_then(parse_name), Some(1));
     }
 
     #[test]

@@ -123,14 +123,17 @@ impl Spare {
         *lock(&self.state) = State::Ready(number, file);
     }
 
-    /// Waits until no thread works on a segment any more.
-    pub fn settle(&self) {
+    /// Waits until no thread works on a segment any more, and closes the prepared one.
+    pub fn release(&self) {
         let mut state = lock(&self.state);
         while matches!(*state, State::Preparing) {
             state = self
                 .changed
                 .wait(state)
                 .unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        if matches!(*state, State::Ready(..)) {
+            *state = State::Empty;
         }
     }
 

@@ -56,6 +56,8 @@ pub(crate) struct Writer {
     oldest: u64,
     group: u64,
     epoch: u64,
+    /// Something was written since the log was opened.
+    used: bool,
     next_lsn: Lsn,
     pub times: SyncTimes,
     scratch: Vec<u8>,
@@ -90,10 +92,17 @@ impl Writer {
             oldest: found.oldest,
             group: found.expect.group,
             epoch: found.expect.epoch + 1,
+            // A log that was not closed wants to be, even if nothing more is written.
+            used: !found.clean,
             next_lsn: found.expect.lsn,
             times: SyncTimes::default(),
             scratch: Vec::new(),
         }
+    }
+
+    /// Closes the file being written. Nothing is written after it.
+    pub fn release_files(&mut self) {
+        self.active = None;
     }
 
     pub fn epoch(&self) -> u64 {
@@ -127,6 +136,10 @@ impl Writer {
 
     /// Marks the log as closed in good order, in the space there is.
     pub fn write_closed(&mut self) -> Result<(), WriteError> {
+        if !self.used {
+            // It says what it is already: opening and closing alone must not fill a disk.
+            return Ok(());
+        }
         let mark = frame::frame_bytes(0) + segment::seal_bytes();
         match &self.active {
             Some(active) if active.offset + mark <= active.file_bytes => {
@@ -270,6 +283,7 @@ impl Writer {
             .file
             .write_full(frames, active.offset)
             .map_err(|e| WriteError::Fatal(IoFailure::new("write to", &path, e)))?;
+        self.used = true;
         active.offset += frames.len() as u64;
         active.chain = chain;
         self.group += 1;

@@ -140,6 +140,8 @@ fn opens_and_closes_on_a_full_disk() {
     let last = append_until_full(&log, 1);
     // There is no room for the last one, and closing says so.
     assert!(matches!(log.close(), Err(SyncError::NoSpace(_))));
+    // It is still open, to be closed when there is room; who cannot wait drops it.
+    drop(log);
     disk.fill_up();
     check_on_disk(&disk.dir, 1, last - 1);
     let log = options().open(&disk.dir).unwrap();
@@ -164,6 +166,7 @@ fn drops_to_make_room() {
         let log = options().open(&disk.dir).unwrap();
         let last = append_until_full(&log, next);
         assert!(matches!(log.close(), Err(SyncError::NoSpace(_))));
+        drop(log);
         next = last;
         let log = options().open(&disk.dir).unwrap();
         let half = log.first_lsn().midpoint(last);

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Fs, FsFile, FsLock, LockError, OpenMode};
 
@@ -13,6 +13,10 @@ use super::{Fs, FsFile, FsLock, LockError, OpenMode};
 pub struct RealFs;
 
 impl Fs for RealFs {
+    fn absolute(&self, dir: &Path) -> io::Result<PathBuf> {
+        std::path::absolute(dir)
+    }
+
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         let parent = match dir.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -96,7 +100,10 @@ impl Fs for RealFs {
         }
         // The text only names the owner; the lock itself is the kernel's and ends with us.
         leave_name(&mut file, owner).map_err(LockError::Io)?;
-        Ok(Box::new(RealLock { _file: file }))
+        Ok(Box::new(RealLock {
+            file,
+            taken_by: std::process::id(),
+        }))
     }
 
     fn unique(&self) -> u64 {
@@ -113,10 +120,22 @@ fn leave_name(file: &mut File, owner: &str) -> io::Result<()> {
 
 #[derive(Debug)]
 struct RealLock {
-    _file: File,
+    file: File,
+    taken_by: u32,
 }
 
 impl FsLock for RealLock {}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        // Explicitly, because a fork of this process has the file open too, and closing it here
+        // would leave the lock with the fork. The fork itself must not give it up.
+        if std::process::id() == self.taken_by {
+            // An error changes nothing: the lock ends with the process at the latest.
+            drop(self.file.unlock());
+        }
+    }
+}
 
 #[derive(Debug)]
 struct RealFile(File);

@@ -1,0 +1,500 @@
+//! The event: the record of something that happened, and the only thing that is ever written.
+//!
+//! An event is a map of numbered fields in deterministic CBOR (see `docs/format.md`):
+//!
+//! | number | field | form |
+//! |---:|---|---|
+//! | 1 | stream | text, as in `run/order-42` |
+//! | 2 | sequence in the stream, from 1 | number |
+//! | 3 | logical clock of the store | number |
+//! | 4 | wall time, microseconds since 1970 | number |
+//! | 5 | kind | number, or text for the user's own |
+//! | 6 | memory version and hash seen | list of number and 32 bytes |
+//! | 7 | input | payload |
+//! | 8 | output | payload |
+//! | 9 | sources | list of texts |
+//! | 10 | causing event | list of stream and sequence |
+//! | 11 | fields of the kind | map of numbered fields, as bytes |
+//! | 12 | letter it was taken from | list of sender and number |
+//!
+//! A payload is a list of content type and either bytes, or a list of root hash and length: up to
+//! [`INLINE_LIMIT_BYTES`] it is in the event, above that it is stored by content.
+//!
+//! Invariant: `decode(encode(event)) == event`, and bytes that decode encode to themselves, fields
+//! of newer versions included. So the hash over the bytes is the same on every store.
+
+use minicbor::Decoder;
+use minicbor::data::Type;
+
+use crate::fields::{Cbor, Fields, Malformed, definite};
+use crate::hash::Hash;
+use crate::kind::Kind;
+use crate::name::StreamId;
+
+/// Payloads above this are stored by content. Part of the format: the hash depends on it.
+pub const INLINE_LIMIT_BYTES: usize = 1024;
+
+const STREAM: u64 = 1;
+const SEQUENCE: u64 = 2;
+const CLOCK: u64 = 3;
+const TIME: u64 = 4;
+const KIND: u64 = 5;
+const MEMORY: u64 = 6;
+const INPUT: u64 = 7;
+const OUTPUT: u64 = 8;
+const SOURCES: u64 = 9;
+const CAUSE: u64 = 10;
+const FIELDS: u64 = 11;
+const LETTER: u64 = 12;
+
+const WHAT: &str = "an event";
+
+/// A position in a stream and the hash of everything up to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The sequence number of the last event.
+    pub sequence: u64,
+    /// The chain's hash at that event.
+    pub hash: Hash,
+}
+
+impl Version {
+    /// Before the first event.
+    pub const START: Version = Version {
+        sequence: 0,
+        hash: Hash::ZERO,
+    };
+
+    /// After one more event.
+    pub fn after(&self, event_bytes: &[u8]) -> Version {
+        Version {
+            sequence: self.sequence + 1,
+            hash: self.hash.chain(event_bytes),
+        }
+    }
+}
+
+/// The user's data, as given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// What it is, as in `application/json`.
+    pub content_type: String,
+    /// Where it is.
+    pub body: Body,
+}
+
+/// Where a payload's bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// In the event.
+    Inline(Vec<u8>),
+    /// Stored by content.
+    Stored {
+        /// The root of its tree.
+        root: Hash,
+        /// Its length.
+        bytes: u64,
+    },
+}
+
+/// The place of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRef {
+    /// Its stream.
+    pub stream: StreamId,
+    /// Its place there.
+    pub sequence: u64,
+}
+
+/// The letter an event was taken from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetterRef {
+    /// Who sent it.
+    pub sender: String,
+    /// The sender's count.
+    pub number: u64,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The stream it belongs to.
+    pub stream: StreamId,
+    /// Its place there, from 1.
+    pub sequence: u64,
+    /// Its place in the order of all events of its store.
+    pub clock: u64,
+    /// When, in microseconds since 1970, by the clock of the machine.
+    pub time_us: u64,
+    /// What.
+    pub kind: Kind,
+    /// The memory that was seen when it happened.
+    pub memory: Option<Version>,
+    /// What went in.
+    pub input: Option<Payload>,
+    /// What came out.
+    pub output: Option<Payload>,
+    /// Where it was taken from.
+    pub sources: Vec<String>,
+    /// The event that led to it.
+    pub cause: Option<EventRef>,
+    /// What else its kind says.
+    pub fields: Fields,
+    /// The letter it was taken from.
+    pub letter: Option<LetterRef>,
+    /// Fields that a newer version wrote: number and CBOR.
+    pub(crate) newer: Vec<(u64, Vec<u8>)>,
+}
+
+impl Event {
+    /// An event with nothing but its place and kind.
+    pub fn new(stream: StreamId, sequence: u64, clock: u64, time_us: u64, kind: Kind) -> Event {
+        Event {
+            stream,
+            sequence,
+            clock,
+            time_us,
+            kind,
+            memory: None,
+            input: None,
+            output: None,
+            sources: Vec::new(),
+            cause: None,
+            fields: Fields::new(),
+            letter: None,
+            newer: Vec::new(),
+        }
+    }
+
+    /// The payloads it has.
+    pub fn payloads(&self) -> impl Iterator<Item = &Payload> {
+        self.input.iter().chain(&self.output)
+    }
+
+    /// As deterministic CBOR.
+    pub fn encode(&self) -> Vec<u8> {
+        let optional = [
+            self.memory.is_some(),
+            self.input.is_some(),
+            self.output.is_some(),
+            !self.sources.is_empty(),
+            self.cause.is_some(),
+            !self.fields.is_empty(),
+            self.letter.is_some(),
+        ];
+        let optional = optional.iter().filter(|there| **there).count();
+        let mut cbor = Cbor::new();
+        cbor.map(5 + optional + self.newer.len());
+        cbor.number(STREAM);
+        cbor.text(&self.stream.to_string());
+        for (key, number) in [
+            (SEQUENCE, self.sequence),
+            (CLOCK, self.clock),
+            (TIME, self.time_us),
+        ] {
+            cbor.number(key);
+            cbor.number(number);
+        }
+        cbor.number(KIND);
+        match &self.kind {
+            Kind::User(name) => cbor.text(name),
+            kind => cbor.number(kind.number().unwrap_or(0)),
+        }
+        self.encode_optional(&mut cbor);
+        for (key, value) in &self.newer {
+            cbor.number(*key);
+            cbor.raw(value);
+        }
+        cbor.finish()
+    }
+
+    fn encode_optional(&self, cbor: &mut Cbor) {
+        if let Some(memory) = &self.memory {
+            cbor.number(MEMORY);
+            cbor.list(2);
+            cbor.number(memory.sequence);
+            cbor.bytes(memory.hash.as_bytes());
+        }
+        for (key, payload) in [(INPUT, &self.input), (OUTPUT, &self.output)] {
+            if let Some(payload) = payload {
+                cbor.number(key);
+                encode_payload(cbor, payload);
+            }
+        }
+        if !self.sources.is_empty() {
+            cbor.number(SOURCES);
+            cbor.list(self.sources.len());
+            for source in &self.sources {
+                cbor.text(source);
+            }
+        }
+        if let Some(cause) = &self.cause {
+            cbor.number(CAUSE);
+            cbor.list(2);
+            cbor.text(&cause.stream.to_string());
+            cbor.number(cause.sequence);
+        }
+        if !self.fields.is_empty() {
+            cbor.number(FIELDS);
+            cbor.bytes(&self.fields.encode());
+        }
+        if let Some(letter) = &self.letter {
+            cbor.number(LETTER);
+            cbor.list(2);
+            cbor.text(&letter.sender);
+            cbor.number(letter.number);
+        }
+    }
+
+    /// From deterministic CBOR.
+    ///
+    /// # Errors
+    /// The bytes are something else, or in another form than [`Event::encode`] gives.
+    pub fn decode(bytes: &[u8]) -> Result<Event, Malformed> {
+        let mut decoder = Decoder::new(bytes);
+        let count = definite(decoder.map().map_err(wrong)?, WHAT)?;
+        let mut parts = Parts::default();
+        for _ in 0..count {
+            let key = decoder.u64().map_err(wrong)?;
+            parts.read(key, &mut decoder, bytes)?;
+        }
+        let event = parts.finish()?;
+        if event.encode() != bytes {
+            return Err(Malformed::new(WHAT, "not in the one form there is"));
+        }
+        Ok(event)
+    }
+}
+
+/// An event in the making.
+#[derive(Default)]
+struct Parts {
+    stream: Option<StreamId>,
+    sequence: Option<u64>,
+    clock: Option<u64>,
+    time_us: Option<u64>,
+    kind: Option<Kind>,
+    memory: Option<Version>,
+    input: Option<Payload>,
+    output: Option<Payload>,
+    sources: Vec<String>,
+    cause: Option<EventRef>,
+    fields: Fields,
+    letter: Option<LetterRef>,
+    newer: Vec<(u64, Vec<u8>)>,
+}
+
+impl Parts {
+    fn read(&mut self, key: u64, d: &mut Decoder<'_>, bytes: &[u8]) -> Result<(), Malformed> {
+        match key {
+            STREAM => self.stream = Some(read_stream(d)?),
+            SEQUENCE => self.sequence = Some(d.u64().map_err(wrong)?),
+            CLOCK => self.clock = Some(d.u64().map_err(wrong)?),
+            TIME => self.time_us = Some(d.u64().map_err(wrong)?),
+            KIND => {
+                self.kind = Some(match d.datatype().map_err(wrong)? {
+                    Type::String => Kind::User(d.str().map_err(wrong)?.to_owned()),
+                    _ => Kind::from_number(d.u64().map_err(wrong)?),
+                });
+            }
+            MEMORY => {
+                pair(d)?;
+                self.memory = Some(Version {
+                    sequence: d.u64().map_err(wrong)?,
+                    hash: read_hash(d)?,
+                });
+            }
+            INPUT => self.input = Some(read_payload(d)?),
+            OUTPUT => self.output = Some(read_payload(d)?),
+            SOURCES => {
+                for _ in 0..definite(d.array().map_err(wrong)?, WHAT)? {
+                    self.sources.push(d.str().map_err(wrong)?.to_owned());
+                }
+            }
+            CAUSE => {
+                pair(d)?;
+                self.cause = Some(EventRef {
+                    stream: read_stream(d)?,
+                    sequence: d.u64().map_err(wrong)?,
+                });
+            }
+            FIELDS => self.fields = Fields::decode(d.bytes().map_err(wrong)?)?,
+            LETTER => {
+                pair(d)?;
+                self.letter = Some(LetterRef {
+                    sender: d.str().map_err(wrong)?.to_owned(),
+                    number: d.u64().map_err(wrong)?,
+                });
+            }
+            newer => {
+                let start = d.position();
+                d.skip().map_err(wrong)?;
+                self.newer
+                    .push((newer, bytes[start..d.position()].to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Event, Malformed> {
+        let missing = |what: &str| Malformed::new(WHAT, format!("it has no {what}"));
+        Ok(Event {
+            stream: self.stream.ok_or_else(|| missing("stream"))?,
+            sequence: self.sequence.ok_or_else(|| missing("sequence"))?,
+            clock: self.clock.ok_or_else(|| missing("clock"))?,
+            time_us: self.time_us.ok_or_else(|| missing("time"))?,
+            kind: self.kind.ok_or_else(|| missing("kind"))?,
+            memory: self.memory,
+            input: self.input,
+            output: self.output,
+            sources: self.sources,
+            cause: self.cause,
+            fields: self.fields,
+            letter: self.letter,
+            newer: self.newer,
+        })
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // The shape that map_err wants.
+fn wrong(error: minicbor::decode::Error) -> Malformed {
+    Malformed::new(WHAT, error)
+}
+
+fn pair(d: &mut Decoder<'_>) -> Result<(), Malformed> {
+    match d.array().map_err(wrong)? {
+        Some(2) => Ok(()),
+        _ => Err(Malformed::new(WHAT, "a pair that is none")),
+    }
+}
+
+fn read_stream(d: &mut Decoder<'_>) -> Result<StreamId, Malformed> {
+    let text = d.str().map_err(wrong)?;
+    text.parse().map_err(|e| Malformed::new(WHAT, e))
+}
+
+fn read_hash(d: &mut Decoder<'_>) -> Result<Hash, Malformed> {
+    let bytes = d.bytes().map_err(wrong)?;
+    match bytes.try_into() {
+        Ok(bytes) => Ok(Hash::from_bytes(bytes)),
+        Err(_) => Err(Malformed::new(WHAT, "a hash that has not 32 bytes")),
+    }
+}
+
+fn encode_payload(cbor: &mut Cbor, payload: &Payload) {
+    cbor.list(2);
+    cbor.text(&payload.content_type);
+    match &payload.body {
+        Body::Inline(bytes) => cbor.bytes(bytes),
+        Body::Stored { root, bytes } => {
+            cbor.list(2);
+            cbor.bytes(root.as_bytes());
+            cbor.number(*bytes);
+        }
+    }
+}
+
+fn read_payload(d: &mut Decoder<'_>) -> Result<Payload, Malformed> {
+    pair(d)?;
+    let content_type = d.str().map_err(wrong)?.to_owned();
+    let body = match d.datatype().map_err(wrong)? {
+        Type::Bytes => Body::Inline(d.bytes().map_err(wrong)?.to_owned()),
+        _ => {
+            pair(d)?;
+            Body::Stored {
+                root: read_hash(d)?,
+                bytes: d.u64().map_err(wrong)?,
+            }
+        }
+    };
+    Ok(Payload { content_type, body })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn full() -> Event {
+        let stream = StreamId::run("order-42").unwrap();
+        let mut event = Event::new(
+            stream.clone(),
+            7,
+            99,
+            1_700_000_000_000_000,
+            Kind::StepIntended,
+        );
+        event.memory = Some(Version {
+            sequence: 3,
+            hash: Hash::of(b"memory"),
+        });
+        event.input = Some(Payload {
+            content_type: "application/json".into(),
+            body: Body::Inline(b"{}".to_vec()),
+        });
+        event.output = Some(Payload {
+            content_type: "text/plain".into(),
+            body: Body::Stored {
+                root: Hash::of(b"root"),
+                bytes: 70_000,
+            },
+        });
+        event.sources = vec!["a page".into(), "another".into()];
+        event.cause = Some(EventRef {
+            stream,
+            sequence: 6,
+        });
+        event.fields = Fields::new().with(1, "charge").with(2, 1);
+        event.letter = Some(LetterRef {
+            sender: "cli".into(),
+            number: 1,
+        });
+        event
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for event in [
+            full(),
+            Event::new(StreamId::store(), 1, 1, 0, Kind::User("x".into())),
+        ] {
+            assert_eq!(Event::decode(&event.encode()).unwrap(), event);
+        }
+    }
+
+    #[test]
+    fn kinds_and_fields_of_a_newer_version_survive() {
+        let mut event = full();
+        event.kind = Kind::Unknown(4711);
+        event.newer = vec![(13, vec![0x63, b'n', b'e', b'w']), (900, vec![0xf6])];
+        let bytes = event.encode();
+        let read = Event::decode(&bytes).unwrap();
+        assert_eq!(read, event);
+        assert_eq!(read.encode(), bytes);
+    }
+
+    #[test]
+    fn no_prefix_and_no_changed_byte_panics_or_reads_as_the_same() {
+        let bytes = full().encode();
+        for end in 0..bytes.len() {
+            assert!(Event::decode(&bytes[..end]).is_err());
+        }
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << bit;
+                if let Ok(event) = Event::decode(&changed) {
+                    assert_ne!(event, full());
+                    assert_eq!(event.encode(), changed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_form_is_fixed() {
+        let bytes = full().encode();
+        let hex: String = bytes.iter().take(21).map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, "ac016c72756e2f6f726465722d3432020703186304");
+    }
+}

@@ -1,0 +1,309 @@
+//! Numbered fields: the small, typed part of an event's content, as deterministic CBOR.
+//!
+//! Invariant: the same fields give the same bytes. Keys ascend, lengths are definite, numbers are
+//! in their shortest form; bytes in any other form are refused. What is of a type that this version
+//! does not know is kept as it is.
+
+use std::collections::BTreeMap;
+
+use minicbor::data::Type;
+use minicbor::{Decoder, Encoder};
+
+/// How deep lists may be nested.
+const DEPTH_LIMIT: usize = 8;
+
+/// A field's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Value {
+    /// A number from 0 on.
+    Number(u64),
+    /// Yes or no.
+    Flag(bool),
+    /// Text.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// Several values.
+    List(Vec<Value>),
+    /// Something that a newer version wrote, as CBOR.
+    Other(Vec<u8>),
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Value {
+        Value::Number(number)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Value {
+        Value::Flag(flag)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Value {
+        Value::Text(text)
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Value {
+        Value::Bytes(bytes)
+    }
+}
+
+/// Bytes that are not what they should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not readable as {what}: {why}")]
+pub struct Malformed {
+    /// As in "an event".
+    pub what: &'static str,
+    /// What was wrong.
+    pub why: String,
+}
+
+impl Malformed {
+    pub(crate) fn new(what: &'static str, why: impl ToString) -> Malformed {
+        Malformed {
+            what,
+            why: why.to_string(),
+        }
+    }
+}
+
+/// Values under numbers.
+///
+/// ```
+/// use dalsegno_store::Fields;
+///
+/// let fields = Fields::new().with(1, "worker-7").with(2, 3);
+/// assert_eq!(fields.text(1), Some("worker-7"));
+/// assert_eq!(fields.number(2), Some(3));
+/// assert_eq!(fields.number(1), None);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fields(BTreeMap<u64, Value>);
+
+impl Fields {
+    /// None.
+    pub fn new() -> Fields {
+        Fields::default()
+    }
+
+    /// With one more.
+    #[must_use]
+    pub fn with(mut self, key: u64, value: impl Into<Value>) -> Fields {
+        self.0.insert(key, value.into());
+        self
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A field.
+    pub fn get(&self, key: u64) -> Option<&Value> {
+        self.0.get(&key)
+    }
+
+    /// All of them, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Value)> {
+        self.0.iter().map(|(key, value)| (*key, value))
+    }
+
+    /// A field that is a number.
+    pub fn number(&self, key: u64) -> Option<u64> {
+        match self.get(key) {
+            Some(Value::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// A field that is a text.
+    pub fn text(&self, key: u64) -> Option<&str> {
+        match self.get(key) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A field that is bytes.
+    pub fn bytes(&self, key: u64) -> Option<&[u8]> {
+        match self.get(key) {
+            Some(Value::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// As deterministic CBOR.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut cbor = Cbor::new();
+        cbor.map(self.0.len());
+        for (key, value) in &self.0 {
+            cbor.number(*key);
+            cbor.value(value);
+        }
+        cbor.finish()
+    }
+
+    /// From deterministic CBOR.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn decode(bytes: &[u8]) -> Result<Fields, Malformed> {
+        let what = "fields";
+        let wrong = |e: minicbor::decode::Error| Malformed::new(what, e);
+        let mut decoder = Decoder::new(bytes);
+        let count = definite(decoder.map().map_err(wrong)?, what)?;
+        let mut fields = BTreeMap::new();
+        for _ in 0..count {
+            let key = decoder.u64().map_err(wrong)?;
+            fields.insert(key, read_value(&mut decoder, bytes, what, DEPTH_LIMIT)?);
+        }
+        let fields = Fields(fields);
+        if fields.encode() != bytes {
+            return Err(Malformed::new(what, "not in the one form there is"));
+        }
+        Ok(fields)
+    }
+}
+
+pub(crate) fn definite(count: Option<u64>, what: &'static str) -> Result<u64, Malformed> {
+    count.ok_or_else(|| Malformed::new(what, "a length is missing"))
+}
+
+fn read_value(
+    decoder: &mut Decoder<'_>,
+    bytes: &[u8],
+    what: &'static str,
+    depth: usize,
+) -> Result<Value, Malformed> {
+    let wrong = |e: minicbor::decode::Error| Malformed::new(what, e);
+    Ok(match decoder.datatype().map_err(wrong)? {
+        Type::U8 | Type::U16 | Type::U32 | Type::U64 => {
+            Value::Number(decoder.u64().map_err(wrong)?)
+        }
+        Type::Bool => Value::Flag(decoder.bool().map_err(wrong)?),
+        Type::String => Value::Text(decoder.str().map_err(wrong)?.to_owned()),
+        Type::Bytes => Value::Bytes(decoder.bytes().map_err(wrong)?.to_owned()),
+        Type::Array if depth == 0 => return Err(Malformed::new(what, "lists nested too deep")),
+        Type::Array => {
+            let count = definite(decoder.array().map_err(wrong)?, what)?;
+            let mut list = Vec::new();
+            for _ in 0..count {
+                list.push(read_value(decoder, bytes, what, depth - 1)?);
+            }
+            Value::List(list)
+        }
+        _ => {
+            let start = decoder.position();
+            decoder.skip().map_err(wrong)?;
+            Value::Other(bytes[start..decoder.position()].to_owned())
+        }
+    })
+}
+
+/// Writes CBOR into memory, where nothing can fail.
+pub(crate) struct Cbor(Encoder<Vec<u8>>);
+
+impl Cbor {
+    pub fn new() -> Cbor {
+        Cbor(Encoder::new(Vec::new()))
+    }
+
+    // The results below are of a writer that cannot fail; dropping them loses nothing.
+
+    pub fn map(&mut self, count: usize) {
+        drop(self.0.map(count as u64));
+    }
+
+    pub fn list(&mut self, count: usize) {
+        drop(self.0.array(count as u64));
+    }
+
+    pub fn number(&mut self, number: u64) {
+        drop(self.0.u64(number));
+    }
+
+    pub fn text(&mut self, text: &str) {
+        drop(self.0.str(text));
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        drop(self.0.bytes(bytes));
+    }
+
+    /// CBOR that was read before and is written again as it was.
+    pub fn raw(&mut self, cbor: &[u8]) {
+        self.0.writer_mut().extend_from_slice(cbor);
+    }
+
+    pub fn value(&mut self, value: &Value) {
+        match value {
+            Value::Number(number) => self.number(*number),
+            Value::Flag(flag) => drop(self.0.bool(*flag)),
+            Value::Text(text) => self.text(text),
+            Value::Bytes(bytes) => self.bytes(bytes),
+            Value::List(list) => {
+                self.list(list.len());
+                for value in list {
+                    self.value(value);
+                }
+            }
+            Value::Other(cbor) => self.raw(cbor),
+        }
+    }
+
+    pub fn finish(self) -> Vec<u8> {
+        self.0.into_writer()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let fields = Fields::new()
+            .with(1, "text")
+            .with(24, u64::MAX)
+            .with(300, true)
+            .with(2, vec![1, 2, 3])
+            .with(3, Value::List(vec![Value::Number(1), Value::List(vec![])]))
+            .with(9, Value::Other(vec![0xf9, 0x3c, 0x00]));
+        assert_eq!(Fields::decode(&fields.encode()).unwrap(), fields);
+    }
+
+    #[test]
+    fn there_is_one_form_only() {
+        for (bytes, why) in [
+            (&[0xbf, 0xff][..], "indefinite map"),
+            (&[0xa1, 0x18, 0x01, 0x01], "key not in its shortest form"),
+            (&[0xa1, 0x01, 0x18, 0x01], "number not in its shortest form"),
+            (&[0xa2, 0x02, 0x00, 0x01, 0x00], "keys that descend"),
+            (&[0xa2, 0x01, 0x00, 0x01, 0x00], "a key twice"),
+            (&[0xa0, 0x00], "bytes behind the end"),
+            (&[0xa1, 0x01], "too short"),
+            (&[], "nothing"),
+        ] {
+            assert!(Fields::decode(bytes).is_err(), "{why}");
+        }
+        let deep = [[0xa1, 0x01].as_slice(), &[0x81; 100], &[0x00]].concat();
+        assert!(Fields::decode(&deep).is_err());
+        // A list that says it has more items than there are bytes.
+        assert!(
+            Fields::decode(&[0xa1, 0x01, 0x9b, 255, 255, 255, 255, 255, 255, 255, 255]).is_err()
+        );
+    }
+}

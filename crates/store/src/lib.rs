@@ -1,0 +1,35 @@
+//! Events and streams: what happened, in order, tamper-evident.
+//!
+//! An [`Event`] is the record of something that happened. Events stand in streams, one per run and
+//! one per memory; each stream is a chain of hashes, so that a [`Version`] names exactly one
+//! history. [`State`] is what follows from the events of everything that has not ended.
+//!
+//! ```
+//! use dalsegno_store::{Event, Kind, State, StreamId, Version};
+//!
+//! let run = StreamId::run("order-42")?;
+//! let event = Event::new(run.clone(), 1, 1, 0, Kind::RunCreated);
+//! let bytes = event.encode();
+//! assert_eq!(Event::decode(&bytes)?, event);
+//!
+//! let mut state = State::default();
+//! state.apply(&event, &bytes)?;
+//! assert_eq!(state.streams[&run].head, Version::START.after(&bytes));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod payload;
+
+mod event;
+mod fields;
+mod hash;
+mod kind;
+mod name;
+mod state;
+
+pub use event::{Body, Event, EventRef, INLINE_LIMIT_BYTES, LetterRef, Payload, Version};
+pub use fields::{Fields, Malformed, Value};
+pub use hash::{Hash, ParseHashError};
+pub use kind::{Kind, MUST_UNDERSTAND};
+pub use name::{NAME_LIMIT_BYTES, NameError, StreamId, StreamKind};
+pub use state::{Applied, Lease, State, Status, StreamState, field};

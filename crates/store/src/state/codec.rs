@@ -1,0 +1,169 @@
+//! The state as bytes, for snapshots.
+//!
+//! Invariant: the same state gives the same bytes, and bytes that decode encode to themselves.
+
+use minicbor::Decoder;
+
+use super::{Lease, State, Status, StreamState};
+use crate::event::Version;
+use crate::fields::{Cbor, Fields, Malformed, Value, definite};
+use crate::hash::Hash;
+use crate::name::StreamId;
+
+const WHAT: &str = "a state";
+
+const HEAD: u64 = 1;
+const HASH: u64 = 2;
+const STATUS: u64 = 3;
+const AGENT: u64 = 4;
+const CREATED: u64 = 5;
+const UPDATED: u64 = 6;
+const ATTENTION: u64 = 7;
+const LEASE: u64 = 8;
+const LAST_TOKEN: u64 = 9;
+const TIMERS: u64 = 10;
+
+impl State {
+    /// As deterministic CBOR.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut cbor = Cbor::new();
+        cbor.list(3);
+        cbor.number(self.clock);
+        cbor.list(self.streams.len());
+        for (id, stream) in &self.streams {
+            cbor.list(2);
+            cbor.text(&id.to_string());
+            cbor.bytes(&encode_stream(stream).encode());
+        }
+        cbor.list(self.letters.len());
+        for (sender, number) in &self.letters {
+            cbor.list(2);
+            cbor.text(sender);
+            cbor.number(*number);
+        }
+        cbor.finish()
+    }
+
+    /// From deterministic CBOR.
+    ///
+    /// # Errors
+    /// The bytes are something else.
+    pub fn decode(bytes: &[u8]) -> Result<State, Malformed> {
+        let d = &mut Decoder::new(bytes);
+        let mut state = State::default();
+        expect_list(d, 3)?;
+        state.clock = d.u64().map_err(wrong)?;
+        for _ in 0..definite(d.array().map_err(wrong)?, WHAT)? {
+            expect_list(d, 2)?;
+            let id: StreamId = d
+                .str()
+                .map_err(wrong)?
+                .parse()
+                .map_err(|e| Malformed::new(WHAT, e))?;
+            let fields = Fields::decode(d.bytes().map_err(wrong)?)?;
+            let stream = decode_stream(&fields)
+                .ok_or_else(|| Malformed::new(WHAT, format!("{id} is not complete")))?;
+            state.streams.insert(id, stream);
+        }
+        for _ in 0..definite(d.array().map_err(wrong)?, WHAT)? {
+            expect_list(d, 2)?;
+            let sender = d.str().map_err(wrong)?.to_owned();
+            state.letters.insert(sender, d.u64().map_err(wrong)?);
+        }
+        if state.encode() != bytes {
+            return Err(Malformed::new(WHAT, "not in the one form there is"));
+        }
+        Ok(state)
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // The shape that map_err wants.
+fn wrong(error: minicbor::decode::Error) -> Malformed {
+    Malformed::new(WHAT, error)
+}
+
+fn expect_list(d: &mut Decoder<'_>, count: u64) -> Result<(), Malformed> {
+    if d.array().map_err(wrong)? == Some(count) {
+        return Ok(());
+    }
+    Err(Malformed::new(WHAT, "a list of another length"))
+}
+
+fn encode_stream(stream: &StreamState) -> Fields {
+    let mut fields = Fields::new()
+        .with(HEAD, stream.head.sequence)
+        .with(HASH, stream.head.hash.as_bytes().to_vec())
+        .with(CREATED, stream.created_us)
+        .with(UPDATED, stream.updated_us)
+        .with(LAST_TOKEN, stream.last_token);
+    if let Some(status) = stream.status {
+        fields = fields.with(STATUS, status.number());
+    }
+    if let Some(agent) = &stream.agent {
+        fields = fields.with(AGENT, agent.as_str());
+    }
+    if let Some(attention) = &stream.attention {
+        fields = fields.with(ATTENTION, attention.as_str());
+    }
+    if let Some(lease) = &stream.lease {
+        let list = vec![
+            lease.owner.as_str().into(),
+            lease.token.into(),
+            lease.until_us.into(),
+        ];
+        fields = fields.with(LEASE, Value::List(list));
+    }
+    let timer = |(id, due): (&String, &u64)| Value::List(vec![id.as_str().into(), (*due).into()]);
+    let timers = stream.timers.iter().map(timer).collect();
+    fields.with(TIMERS, Value::List(timers))
+}
+
+fn decode_stream(fields: &Fields) -> Option<StreamState> {
+    let mut timers = std::collections::BTreeMap::new();
+    let Some(Value::List(list)) = fields.get(TIMERS) else {
+        return None;
+    };
+    for timer in list {
+        let Value::List(timer) = timer else {
+            return None;
+        };
+        let [Value::Text(id), Value::Number(due)] = timer.as_slice() else {
+            return None;
+        };
+        timers.insert(id.clone(), *due);
+    }
+    let lease = match fields.get(LEASE) {
+        None => None,
+        Some(Value::List(list)) => match list.as_slice() {
+            [
+                Value::Text(owner),
+                Value::Number(token),
+                Value::Number(until_us),
+            ] => Some(Lease {
+                owner: owner.clone(),
+                token: *token,
+                until_us: *until_us,
+            }),
+            _ => return None,
+        },
+        Some(_) => return None,
+    };
+    let status = match fields.number(STATUS) {
+        None => None,
+        Some(number) => Some(Status::from_number(number)?),
+    };
+    Some(StreamState {
+        head: Version {
+            sequence: fields.number(HEAD)?,
+            hash: Hash::from_bytes(fields.bytes(HASH)?.try_into().ok()?),
+        },
+        status,
+        agent: fields.text(AGENT).map(str::to_owned),
+        created_us: fields.number(CREATED)?,
+        updated_us: fields.number(UPDATED)?,
+        attention: fields.text(ATTENTION).map(str::to_owned),
+        lease,
+        last_token: fields.number(LAST_TOKEN)?,
+        timers,
+    })
+}
