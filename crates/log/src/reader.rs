@@ -19,6 +19,9 @@ use crate::segment;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::tail;
 
+/// How often looking starts over when segments are dropped under its eyes.
+pub(crate) const ATTEMPTS: usize = 8;
+
 /// A record as read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
@@ -71,12 +74,13 @@ impl Source {
         {
             return dropped(*first);
         }
-        if is_not_found(&error)
-            && let Some(first) = self.first_lsn_on_disk()
-            && first > lsn
-        {
-            // By another process, and what is known here is out of date.
-            return dropped(first);
+        if is_not_found(&error) {
+            // By another process, and what is known here is out of date. It may be dropping more
+            // while we look.
+            let on_disk = (0..ATTEMPTS).find_map(|_| self.first_lsn_on_disk());
+            if let Some(first) = on_disk.filter(|first| *first > lsn) {
+                return dropped(first);
+            }
         }
         read_error(error)
     }

@@ -12,13 +12,11 @@ use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::{self, ALIGN, Kind};
 use crate::fs::{Fs, FsFile, OpenMode, RealFs};
 use crate::layout::{self, BEFORE_THE_FIRST};
+use crate::reader::ATTEMPTS;
 use crate::recovery::TornTail;
 use crate::rules::Mutant;
 use crate::segment::{self, Ending, HeaderError, Seal, SegmentHeader, Start};
 use crate::tail;
-
-/// How often it starts over when segments are dropped under its eyes.
-const ATTEMPTS: usize = 8;
 
 /// What [`verify`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -273,9 +271,12 @@ impl Walk {
             ..SegmentReport::default()
         });
         if number > self.last {
-            // Prepared, and not used yet.
+            // Prepared, and not used yet; unless a writer has begun, and even sealed it, since we
+            // looked for the last one.
             let damage = layout::cut_short(&header, file_bytes, segment::HEADER_BYTES);
-            self.report.damages.extend(damage);
+            if damage.is_some() && !layout::has_content(file.as_ref())? {
+                self.report.damages.extend(damage);
+            }
             return Ok(());
         }
         let expect = self.before.take().map(|before| (before.expect, before.end));

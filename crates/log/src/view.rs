@@ -18,13 +18,10 @@ use crate::frame::Kind;
 use crate::fs::OpenMode;
 use crate::layout::{self, BEFORE_THE_FIRST};
 use crate::options::Options;
-use crate::reader::{Reader, Source, is_not_found, read_error};
+use crate::reader::{ATTEMPTS, Reader, Source, is_not_found, read_error};
 use crate::segment;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::tail::{self, Verdict};
-
-/// How often looking starts over when segments are dropped under its eyes.
-const ATTEMPTS: usize = 8;
 
 /// A log, open for reading only.
 ///
@@ -221,29 +218,33 @@ impl LogView {
 
     /// At opening: is what follows the end really no more than a write under way?
     fn check_tail(&self, end: &mut End) -> Result<(), OpenError> {
-        let mut looked_again = false;
-        while let Some(damage) = self.tail_damage(end)? {
-            if looked_again {
+        // Lengths first. A segment is cut only after its seal was written, so whoever finds it
+        // short and looks then must find the seal.
+        let (number, file) = (end.number, end.cursor.file());
+        let file_bytes = file
+            .len()
+            .map_err(|e| self.source.read_failure(number, e))?;
+        self.look(end).map_err(|e| self.open_error(e))?;
+        if end.number == number && !end.sealed {
+            let (header, from) = (end.cursor.segment_header(), end.cursor.offset());
+            if let Some(damage) = layout::cut_short(header, file_bytes, from) {
                 let dir = self.source.dir.clone();
                 return Err(OpenError::Damage { dir, damage });
             }
-            // The writer may have gone on between our looking here and there.
-            looked_again = true;
-            self.look(end).map_err(|e| self.open_error(e))?;
         }
-        Ok(())
+        match self.tail_damage(end)? {
+            None => Ok(()),
+            Some(damage) => {
+                let dir = self.source.dir.clone();
+                Err(OpenError::Damage { dir, damage })
+            }
+        }
     }
 
     /// What is wrong with the bytes behind the last whole batch.
     fn tail_damage(&self, end: &mut End) -> Result<Option<Damage>, OpenError> {
         let failed = |e| self.source.read_failure(end.number, e);
         let from = end.cursor.offset();
-        let file_bytes = end.cursor.file().len().map_err(failed)?;
-        if !end.sealed
-            && let Some(damage) = layout::cut_short(end.cursor.segment_header(), file_bytes, from)
-        {
-            return Ok(Some(damage));
-        }
         let group = end.cursor.expect().map_or(0, |e| e.group_of_a_bad_frame());
         let rest =
             tail::examine(end.cursor.file(), end.cursor.seed(), from, group).map_err(failed)?;
@@ -251,11 +252,13 @@ impl LogView {
         if tail::verdict(true, written, rest.later_frame.is_some()) != Verdict::Damage {
             return Ok(None);
         }
-        // Up to the first bad frame, which may be in the middle of a batch.
+        // Later groups are there, so this one must be whole by now. Up to the first bad frame,
+        // which may be in the middle of a batch.
+        end.cursor.forget_read_ahead();
         let bad = loop {
             match end.cursor.step().map_err(failed)? {
                 Step::Bad(bad) => break Some(tail::damage(end.number, end.cursor.offset(), &bad)),
-                // It has become whole meanwhile; the next look shows it.
+                // The next look shows it.
                 Step::Frame(frame) if frame.header.ends_batch() => break None,
                 Step::Frame(_) => {}
             }
