@@ -163,9 +163,18 @@ impl Shared {
         self.poisoned.get_or_init(|| Poisoned { cause }).clone()
     }
 
-    /// Whether this is the process that opened the log, and not a fork of it.
+    /// Whether this is the process that opened the log, and not a fork of it. A fork has the
+    /// files open and knows positions in them, but they are the other process's to write.
     pub fn is_ours(&self) -> bool {
         std::process::id() == self.opened_by
+    }
+
+    fn check_ours(&self) -> Result<(), SyncError> {
+        if self.is_ours() {
+            return Ok(());
+        }
+        let why = "it was opened by the process that this one is a fork of";
+        Err(self.stop_because(why).into())
     }
 
     /// Waits in this thread, syncing itself if it is alone and nobody else does.
@@ -173,6 +182,7 @@ impl Shared {
         if self.durable() >= lsn {
             return Ok(());
         }
+        self.check_ours()?;
         let mut queue = lock(&self.queue);
         if !queue.taken && !queue.crowd && !queue.stop && self.durable() < lsn {
             queue.taken = true;
@@ -271,6 +281,7 @@ impl Shared {
         first: Before,
         work: impl FnOnce(&mut Writer) -> Result<T, WriteError>,
     ) -> Result<T, SyncError> {
+        self.check_ours()?;
         let mut queue = lock(&self.queue);
         queue.turn_requests += 1;
         while queue.taken {
@@ -309,10 +320,6 @@ impl Shared {
             }
         }
         let on_panic = OnPanic(self);
-        if !self.is_ours() {
-            // The file positions known here are those of the other process.
-            self.stop_because("it was opened by the process that this one is a fork of");
-        }
         let result = match self.poisoned() {
             // Rule: after a failed write or sync nothing is written.
             Some(poisoned) => Err(poisoned.clone().into()),

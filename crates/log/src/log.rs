@@ -25,6 +25,9 @@ const WRITE_OUT_BYTES: usize = 1024 * 1024;
 
 /// A log, open for writing. Cheap to clone; all clones are the same log.
 ///
+/// A fork of the process can read from it, but not write: its waits end in an error, and the log
+/// of the process that opened it is not touched.
+///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-log-{}", std::process::id()));
 /// use dalsegno_log::Log;
@@ -413,6 +416,9 @@ impl Handle {
             .with_turn(Before::WriteAll, Writer::write_closed);
         if matches!(result, Err(SyncError::NoSpace(_))) && on_full_disk == OnFullDisk::StayOpen {
             lock(&self.shared.filling).closed = false;
+            return result;
+        }
+        if !self.shared.is_ours() {
             return result;
         }
         self.shared.stop();

@@ -104,10 +104,10 @@ impl Opening<'_> {
     /// The steps above. The caller holds the lock.
     pub fn recover(&self) -> Result<Found, OpenError> {
         let numbers = layout::numbers(self.fs, self.dir)?;
-        let Some((oldest, newest)) = layout::newest_run(&numbers) else {
-            return Ok(self.fresh(self.fs.unique()));
+        let found = match layout::newest_run(&numbers) {
+            Some((oldest, newest)) => self.read(&numbers, oldest, newest)?,
+            None => self.fresh(self.fs.unique()),
         };
-        let found = self.read(&numbers, oldest, newest)?;
         // What a crash left of segments that had been dropped.
         for number in numbers.iter().filter(|number| **number < found.oldest) {
             self.remove(&segment::path(self.dir, *number))?;

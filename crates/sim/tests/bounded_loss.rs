@@ -89,8 +89,10 @@ impl FsFile for SlowFile {
 }
 
 fn open(disk: &SlowDisk, bound: Duration) -> Log {
+    // So large that only the bound can hold appends back, never a full buffer.
     Options::new()
-        .segment_bytes(1 << 20)
+        .segment_bytes(256 << 20)
+        .buffer_bytes(256 << 20)
         .bounded(bound)
         .fs(Arc::new(disk.clone()))
         .open("log")

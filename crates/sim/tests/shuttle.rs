@@ -164,6 +164,36 @@ fn sealing_dropping_and_closing_get_along_with_appending() {
 }
 
 #[test]
+fn closing_leaves_nobody_behind_and_nothing_under_way() {
+    shuttle::check_random(
+        || {
+            let disk = SimDisk::new(seed());
+            let log = options(&disk).open(DIR).unwrap();
+            // Past half of a segment, so that the next one is being prepared.
+            log.wait_durable(log.append(vec![1; 900]).unwrap()).unwrap();
+            let others: Vec<_> = (0..3)
+                .map(|number| {
+                    let log = log.clone();
+                    thread::spawn(move || match number {
+                        0 => drop(log.seal()),
+                        1 => drop(log.drop_before(1)),
+                        _ => drop(log.close()),
+                    })
+                })
+                .collect();
+            drop(log.close());
+            let operations = disk.ops();
+            for other in others {
+                other.join().unwrap();
+            }
+            // Another process may have the log by now.
+            assert_eq!(disk.ops(), operations, "the disk was used after closing");
+        },
+        ROUNDS,
+    );
+}
+
+#[test]
 fn a_full_disk_is_reported_to_all_and_can_be_waited_out() {
     shuttle::check_random(
         || {

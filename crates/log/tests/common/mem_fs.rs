@@ -1,15 +1,19 @@
 //! A file system in memory, to open a log made of any bytes and fast enough to do so often.
 //!
 //! It loses nothing and tears nothing. It counts what is asked of it, so that a test can tell work
-//! that ends from work that does not, and it refuses to remove a file when told to.
+//! that ends from work that does not. When told to, it is full, and refuses to open or to remove
+//! files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use dalsegno_log::fs::{Fs, FsFile, FsLock, LockError, OpenMode};
+
+/// What the operating system says of too many open files.
+const EMFILE: i32 = 24;
 
 type Content = Arc<Mutex<Vec<u8>>>;
 
@@ -22,11 +26,24 @@ struct Inner {
     files: Mutex<BTreeMap<PathBuf, Content>>,
     locks: Mutex<BTreeSet<PathBuf>>,
     calls: AtomicU64,
+    bytes_read: AtomicU64,
+    open_files: AtomicU64,
+    most_open_files: AtomicU64,
+    full: AtomicBool,
+    opens_to_refuse: AtomicU64,
     removals_to_refuse: AtomicU64,
 }
 
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Whether this is one of the times that were to be refused; then it is one less.
+fn refused(times: &AtomicU64) -> bool {
+    let less = |n: u64| n.checked_sub(1);
+    times
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+        .is_ok()
 }
 
 impl MemFs {
@@ -69,6 +86,28 @@ impl MemFs {
         self.0.calls.load(Ordering::Relaxed)
     }
 
+    pub fn bytes_read(&self) -> u64 {
+        self.0.bytes_read.load(Ordering::Relaxed)
+    }
+
+    /// The most files that were open at a time while `work` was done, beyond those before it.
+    pub fn most_open_files(&self, work: impl FnOnce()) -> u64 {
+        let before = self.0.open_files.load(Ordering::Relaxed);
+        self.0.most_open_files.store(before, Ordering::Relaxed);
+        work();
+        self.0.most_open_files.load(Ordering::Relaxed) - before
+    }
+
+    /// No file can be made while there is no room. Those there are do not grow.
+    pub fn set_full(&self, full: bool) {
+        self.0.full.store(full, Ordering::Relaxed);
+    }
+
+    /// As if too many files were open, so many times.
+    pub fn refuse_opens(&self, times: u64) {
+        self.0.opens_to_refuse.store(times, Ordering::Relaxed);
+    }
+
     pub fn refuse_removals(&self, times: u64) {
         self.0.removals_to_refuse.store(times, Ordering::Relaxed);
     }
@@ -93,9 +132,15 @@ impl Fs for MemFs {
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn FsFile>> {
         self.count();
+        if refused(&self.0.opens_to_refuse) {
+            return Err(io::Error::from_raw_os_error(EMFILE));
+        }
         let mut files = hold(&self.0.files);
         let content = match (files.get(path), mode) {
             (Some(_), OpenMode::CreateNew) => return Err(io::ErrorKind::AlreadyExists.into()),
+            (None, OpenMode::CreateNew) if self.0.full.load(Ordering::Relaxed) => {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
             (Some(content), _) => Arc::clone(content),
             (None, OpenMode::CreateNew) => {
                 let content = Content::default();
@@ -105,6 +150,8 @@ impl Fs for MemFs {
             (None, _) => return Err(io::ErrorKind::NotFound.into()),
         };
         let fs = self.clone();
+        let open = self.0.open_files.fetch_add(1, Ordering::Relaxed) + 1;
+        self.0.most_open_files.fetch_max(open, Ordering::Relaxed);
         Ok(Box::new(MemFile { fs, content }))
     }
 
@@ -116,10 +163,7 @@ impl Fs for MemFs {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let refuse = &self.0.removals_to_refuse;
-        let less = |n: u64| n.checked_sub(1);
-        let refused = refuse.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        if refused.is_ok() {
+        if refused(&self.0.removals_to_refuse) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         match hold(&self.0.files).remove(path) {
@@ -165,6 +209,12 @@ struct MemFile {
     content: Content,
 }
 
+impl Drop for MemFile {
+    fn drop(&mut self) {
+        self.fs.0.open_files.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl FsFile for MemFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.fs.count();
@@ -172,6 +222,7 @@ impl FsFile for MemFile {
         let from = usize::try_from(offset).map_or(content.len(), |at| at.min(content.len()));
         let n = buf.len().min(content.len() - from);
         buf[..n].copy_from_slice(&content[from..from + n]);
+        self.fs.0.bytes_read.fetch_add(n as u64, Ordering::Relaxed);
         Ok(n)
     }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dalsegno_log::{LogView, Lsn};
 
 pub mod mem_fs;
+pub mod moments;
 pub mod restamp;
 pub mod small_disk;
 

@@ -1,0 +1,86 @@
+//! Failures in corners that random lives rarely reach.
+
+#![cfg(not(shuttle))]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use dalsegno_log::{AppendError, Options, SyncError};
+use dalsegno_sim::disk::{LoseAll, OpKind, SimDisk, errno};
+
+fn options(disk: &SimDisk) -> Options {
+    Options::new()
+        .segment_bytes(4096)
+        .without_threads()
+        .fs(Arc::new(disk.clone()))
+}
+
+#[test]
+fn a_failed_sync_of_a_segment_being_prepared_is_final_too() {
+    let disk = SimDisk::new(1);
+    let log = options(&disk).open("log").unwrap();
+    // The group's own sync, and then that of the segment which is prepared behind it.
+    disk.fail_nth(OpKind::Sync, 1, errno::EIO);
+    let lsn = log.append(vec![1; 2000]).unwrap();
+    log.wait_durable(lsn).unwrap();
+    let next = log.append(b"next").unwrap();
+    let waited = log.wait_durable(next);
+    assert!(matches!(waited, Err(SyncError::Poisoned(_))), "{waited:?}");
+    assert!(matches!(log.append(b"x"), Err(AppendError::Poisoned(_))));
+    assert_eq!(log.durable_lsn(), lsn);
+}
+
+#[test]
+fn what_a_view_has_shown_no_power_cut_takes_back() {
+    let disk = SimDisk::new(1);
+    let log = options(&disk).open("log").unwrap();
+    log.append(b"written, but killed before its sync").unwrap();
+    disk.crash_at_sync(0);
+    assert!(log.wait_durable(1).is_err());
+    // A kill: the bytes are in the cache and not on the disk.
+    disk.restart_process();
+    drop(log);
+    let view = options(&disk).open_read_only("log").unwrap();
+    assert_eq!(view.last_lsn(), 1);
+    disk.reboot(&mut LoseAll);
+    let log = options(&disk).open("log").unwrap();
+    assert_eq!(log.recovery().last_lsn, 1);
+}
+
+#[test]
+fn a_torn_tail_on_a_full_disk_does_not_keep_the_log_closed() {
+    use dalsegno_sim::disk::Random;
+    use dalsegno_sim::rng::Rng;
+    let mut torn = 0;
+    for seed in 0..100 {
+        let disk = SimDisk::new(seed);
+        let log = options(&disk).open("log").unwrap();
+        log.wait_durable(log.append(b"kept").unwrap()).unwrap();
+        log.append(vec![5; 1200]).unwrap();
+        disk.crash_at_sync(0);
+        assert!(log.wait_durable(2).is_err());
+        disk.reboot(&mut Random::new(Rng::new(seed)));
+        drop(log);
+        disk.set_capacity(Some(disk.used()));
+        let log = options(&disk).open("log").unwrap();
+        assert!(log.recovery().last_lsn >= 1);
+        if let Some(tail) = &log.recovery().torn {
+            assert_eq!(tail.saved_as, None);
+            torn += 1;
+        }
+    }
+    assert!(torn > 10, "only {torn}");
+}
+
+#[test]
+fn the_epoch_rises_when_something_was_written() {
+    let disk = SimDisk::new(1);
+    let mut last = 0;
+    for _ in 0..3 {
+        let log = options(&disk).open("log").unwrap();
+        assert!(log.recovery().epoch > last);
+        last = log.recovery().epoch;
+        log.append(b"x").unwrap();
+        log.close().unwrap();
+    }
+}
