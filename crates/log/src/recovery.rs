@@ -159,7 +159,7 @@ impl Opening<'_> {
         let log_id = scan.header.log_id;
         let started = self.read_starts(log_id, oldest, last, newest)?;
         let expect = scan.at_end.unwrap_or(BEFORE_THE_FIRST);
-        // Only forged numbers are that high. From below, a log cannot come to the limit.
+        // Only forged numbers are that high: counting there takes longer than disks last.
         if [expect.lsn, expect.group, expect.epoch]
             .iter()
             .any(|n| *n >= NUMBER_LIMIT / 2)
@@ -177,7 +177,10 @@ impl Opening<'_> {
             started,
             oldest,
             expect,
-            ends_in_mark: scan.last_kind.is_some_and(|kind| kind != Kind::Record),
+            // A mark that is the rest of a torn group does not count: the group that follows has
+            // to be a single frame, or its own torn frames could not be told from damage.
+            ends_in_mark: expect.group_ended
+                && scan.last_kind.is_some_and(|kind| kind != Kind::Record),
             clean: clean && torn.is_none(),
             torn,
             ..self.fresh(log_id)

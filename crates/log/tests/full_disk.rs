@@ -161,18 +161,17 @@ fn drops_to_make_room() {
     let Some(disk) = Disk::with_ballast(1) else {
         return;
     };
-    let mut next = 1;
-    for _ in 0..10 {
-        let log = options().open(&disk.dir).unwrap();
-        let last = append_until_full(&log, next);
-        assert!(matches!(log.close(), Err(SyncError::NoSpace(_))));
-        drop(log);
-        next = last;
-        let log = options().open(&disk.dir).unwrap();
+    let log = options().open(&disk.dir).unwrap();
+    let mut last = append_until_full(&log, 1);
+    disk.fill_up();
+    for _ in 0..20 {
         let half = log.first_lsn().midpoint(last);
         assert!(log.drop_before(half).unwrap() > 0);
-        check_on_disk(&disk.dir, log.first_lsn(), last - 1);
-        log.close().unwrap();
+        let first = log.first_lsn();
+        log.wait_durable(last).unwrap();
+        check_on_disk(&disk.dir, first, last);
+        last = append_until_full(&log, last + 1);
+        check_on_disk(&disk.dir, first, last - 1);
     }
 }
 

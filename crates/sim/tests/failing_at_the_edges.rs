@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use dalsegno_log::{AppendError, Options, SyncError};
-use dalsegno_sim::disk::{LoseAll, OpKind, SimDisk, errno};
+use dalsegno_sim::disk::{Enumerate, LoseAll, OpKind, SimDisk, errno};
 
 fn options(disk: &SimDisk) -> Options {
     Options::new()
@@ -83,4 +83,46 @@ fn the_epoch_rises_when_something_was_written() {
         log.append(b"x").unwrap();
         log.close().unwrap();
     }
+}
+
+/// Calls `check` with a copy of the disk for every outcome of a power cut.
+fn each_outcome(disk: &SimDisk, mut check: impl FnMut(&SimDisk)) {
+    let mut choices = Enumerate::new(4096);
+    loop {
+        let machine = disk.snapshot();
+        machine.reboot(&mut choices);
+        check(&machine);
+        if !choices.next_combination() {
+            assert!(choices.exhausted());
+            return;
+        }
+    }
+}
+
+/// Appends a batch that spans sectors, and loses power at its sync.
+fn crash_in_a_batch(disk: &SimDisk) {
+    let log = options(disk).open("log").unwrap();
+    log.append_batch(&[vec![1; 700], vec![2; 700]]).unwrap();
+    disk.crash_at_sync(0);
+    assert!(log.wait_durable(log.last_lsn()).is_err());
+}
+
+#[test]
+fn two_torn_groups_at_the_start_of_a_segment_are_never_taken_for_damage() {
+    let disk = SimDisk::new(1);
+    let log = options(&disk).open("log").unwrap();
+    log.append(b"kept").unwrap();
+    log.seal().unwrap();
+    // A kill: closing would begin the next segment.
+    disk.restart_process();
+    drop(log);
+    crash_in_a_batch(&disk);
+    // Of the first, only the segment's start may be left.
+    each_outcome(&disk, |once| {
+        crash_in_a_batch(once);
+        each_outcome(once, |twice| {
+            let log = options(twice).open("log").unwrap();
+            assert!([1, 3, 5].contains(&log.recovery().last_lsn));
+        });
+    });
 }

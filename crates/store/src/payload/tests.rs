@@ -1,3 +1,5 @@
+//! Splitting and putting together again: the same for ever, whole or refused.
+
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::HashMap;
