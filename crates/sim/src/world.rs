@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use dalsegno_log::{Log, Lsn, OpenError, Options, ReadError, Reader, Rule, verify_on};
+use dalsegno_log::{Log, LogView, Lsn, OpenError, Options, ReadError, Reader, Rule, verify_on};
 
 use crate::disk::{Faults, KeepAll, LoseAll, Random, SimDisk};
 use crate::model::Model;
@@ -116,6 +116,8 @@ struct World {
     rng: Rng,
     options: Options,
     log: Option<Log>,
+    /// Kept open beside the log, over whatever happens to it.
+    view: Option<LogView>,
     model: Model,
     summary: Summary,
     faults: Faults,
@@ -155,6 +157,7 @@ impl World {
             rng,
             options,
             log: None,
+            view: None,
             model: Model::new(),
             summary: Summary::default(),
             faults,
@@ -276,6 +279,7 @@ impl World {
         }
         // Only now: whatever it still tries fails.
         self.log = None;
+        self.view = None;
         Ok(())
     }
 

@@ -12,8 +12,9 @@ impl World {
                 45..75 => self.wait()?,
                 75..81 => self.seal()?,
                 81..88 => self.drop_some()?,
-                88..94 => self.read()?,
-                94..97 => self.view()?,
+                88..93 => self.read()?,
+                93..95 => self.view()?,
+                95..98 => self.look_again()?,
                 _ => self.close()?,
             };
             if matches!(after, After::Reopen) {
@@ -187,6 +188,27 @@ impl World {
         let from = self.rng.range(view.first_lsn(), view.last_lsn() + 1);
         let read = view.read_from(from).and_then(collect);
         self.check_read(read, from, self.model.durable)
+    }
+
+    /// A view that was opened some time ago catches up with what happened since.
+    fn look_again(&mut self) -> Result<After, String> {
+        let Some(view) = self.view.take() else {
+            self.view = self.options.open_read_only(DIR).ok();
+            return Ok(After::GoOn);
+        };
+        let refreshed = view.refresh();
+        let (first, last) = (view.first_lsn(), view.last_lsn());
+        let read = refreshed.and_then(|_| view.read_from(first).and_then(collect));
+        self.view = Some(view);
+        // Never behind what was acknowledged when it looked, and never ahead of itself.
+        let least = self.model.durable.min(last);
+        if read.is_ok() && last < self.model.durable {
+            let durable = self.model.durable;
+            return Err(format!(
+                "a view ends at {last}, but {durable} was acknowledged"
+            ));
+        }
+        self.check_read(read, first, least)
     }
 
     fn check_read(
