@@ -73,7 +73,8 @@ impl fmt::Display for IoFailure {
 
 impl std::error::Error for IoFailure {}
 
-/// Opening, for writing or for reading, failed. The files are as they were.
+/// Opening, for writing or for reading, failed. A log that is refused is not changed. If the file
+/// system fails half-way through a recovery, the next opening begins it anew.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -147,7 +148,9 @@ pub enum AppendError {
     Closed,
     /// There was no room for a new segment, and the buffer is full. Nothing was written; free some
     /// space and try again.
-    #[error("no new segment could be made ({0}): nothing was written; free space and try again")]
+    #[error(
+        "no new segment could be made ({0}): nothing was written; make room or mend that, and try again"
+    )]
     NoSpace(IoFailure),
     /// A write or a sync failed earlier. Nothing was written.
     #[error("{0}: nothing was written")]
@@ -169,7 +172,7 @@ pub enum SyncError {
     /// There was no room for a new segment. The records stay in the buffer; free some space and
     /// wait again.
     #[error(
-        "no new segment could be made ({0}): the records wait in memory; free space and try again"
+        "no new segment could be made ({0}): the records wait in memory; make room or mend that, and try again"
     )]
     NoSpace(IoFailure),
     /// The log was closed while waiting.

@@ -110,7 +110,7 @@ impl Options {
     ///
     /// # Errors
     /// The log is open elsewhere, damaged, from a newer version, or the file system failed. The
-    /// files are then as they were.
+    /// files of a log that is refused are not changed.
     pub fn open(&self, dir: impl AsRef<Path>) -> Result<Log, OpenError> {
         let mut options = self.clone();
         // Over the limit if it cannot be rounded.

@@ -224,10 +224,6 @@ impl Opening<'_> {
             let (file, header) =
                 layout::open_segment(self.fs, self.dir, spare_number, OpenMode::Write)?;
             let path = segment::path(self.dir, spare_number);
-            let file_bytes = self.fail("measure", &path, file.len())?;
-            if let Some(damage) = layout::cut_short(&header, file_bytes, segment::HEADER_BYTES) {
-                return Err(self.damaged(damage));
-            }
             if header.size_bytes != self.segment_bytes {
                 // Made for another segment size. Nothing was ever written into it.
                 self.remove(&path)?;
@@ -262,6 +258,12 @@ impl Opening<'_> {
                 return Err(self.damaged(damage));
             }
             let path = segment::path(self.dir, number);
+            let file_bytes = self.fail("measure", &path, file.len())?;
+            if number > last
+                && let Some(damage) = layout::cut_short(&header, file_bytes, segment::HEADER_BYTES)
+            {
+                return Err(self.damaged(damage));
+            }
             let start = layout::first_lsn(file, header, self.mutant);
             match self.fail("read", &path, start)? {
                 Some(lsn) if started.last().is_some_and(|(_, before)| *before > lsn) => {

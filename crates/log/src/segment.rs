@@ -300,7 +300,8 @@ const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
 /// Makes a segment file: allocated, filled with zeros, durable under its name. From here on, a
-/// durable append into it costs one flush, and cannot meet a full disk.
+/// durable append into it costs one flush, and cannot meet a full disk (on a file system that
+/// overwrites in place; one that copies on write may still need room).
 pub(crate) fn prepare(
     fs: &dyn Fs,
     dir: &Path,

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use dalsegno_log::{AppendError, Options, SyncError};
+use dalsegno_log::{AppendError, OpenError, Options, SyncError};
 use dalsegno_sim::disk::{Enumerate, LoseAll, OpKind, SimDisk, errno};
 
 fn options(disk: &SimDisk) -> Options {
@@ -125,4 +125,31 @@ fn two_torn_groups_at_the_start_of_a_segment_are_never_taken_for_damage() {
             assert!([1, 3, 5].contains(&log.recovery().last_lsn));
         });
     });
+}
+
+#[test]
+fn a_log_that_is_refused_is_not_changed() {
+    let disk = SimDisk::new(1);
+    let log = options(&disk).open("log").unwrap();
+    // More than half of a segment, so that the next one is there.
+    log.wait_durable(log.append(vec![1; 2000]).unwrap())
+        .unwrap();
+    disk.restart_process();
+    drop(log);
+    // A torn tail, which opening would cut; and a prepared segment that is damaged.
+    let (used, prepared) = ("log/0000000000000001.seg", "log/0000000000000002.seg");
+    let mut bytes = disk.read_file(used).unwrap();
+    bytes[3900..3950].fill(0xa5);
+    disk.write_raw(used, &bytes).unwrap();
+    let short = disk.read_file(prepared).unwrap()[..1000].to_vec();
+    disk.write_raw(prepared, &short).unwrap();
+    let names = disk.files("log");
+    let refused = options(&disk).open("log");
+    assert!(
+        matches!(refused, Err(OpenError::Damage { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(disk.read_file(used).unwrap(), bytes);
+    assert_eq!(disk.read_file(prepared).unwrap(), short);
+    assert_eq!(disk.files("log"), names);
 }
