@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use crate::Lsn;
-use crate::cursor::{Bad, Cursor, Expect, Frame, Step};
+use crate::cursor::{Bad, Cursor, Expect, Frame, NUMBER_LIMIT, Step};
 use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::{self, Kind, PlaceSeed};
 use crate::fs::{Fs, FsFile, OpenMode};
@@ -61,6 +61,19 @@ pub(crate) fn missing(first: u64, last: u64) -> Damage {
             more => format!("none, nor for the next {more}"),
         },
     }
+}
+
+/// Numbers at the end of a log from which it could not go on for long. Only forged ones are that
+/// high: counting there takes longer than disks last.
+pub(crate) fn beyond_reach(segment: u64, offset: u64, at_end: &Expect) -> Option<Damage> {
+    let numbers = [at_end.lsn, at_end.group, at_end.epoch];
+    let beyond = numbers.iter().any(|n| *n >= NUMBER_LIMIT / 2);
+    beyond.then(|| Damage {
+        segment,
+        offset,
+        expected: "numbers that a log can reach".into(),
+        found: format!("{numbers:?}"),
+    })
 }
 
 /// A segment whose file belongs to another log.

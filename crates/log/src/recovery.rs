@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Lsn;
-use crate::cursor::{Expect, NUMBER_LIMIT};
+use crate::cursor::Expect;
 use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::Kind;
 use crate::fs::{Fs, FsFile, OpenMode};
@@ -159,17 +159,8 @@ impl Opening<'_> {
         let log_id = scan.header.log_id;
         let started = self.read_starts(log_id, oldest, last, newest)?;
         let expect = scan.at_end.unwrap_or(BEFORE_THE_FIRST);
-        // Only forged numbers are that high: counting there takes longer than disks last.
-        if [expect.lsn, expect.group, expect.epoch]
-            .iter()
-            .any(|n| *n >= NUMBER_LIMIT / 2)
-        {
-            return Err(self.damaged(Damage {
-                segment: last,
-                offset: scan.end,
-                expected: "numbers that a log can reach".into(),
-                found: format!("{expect:?}"),
-            }));
+        if let Some(damage) = layout::beyond_reach(last, scan.end, &expect) {
+            return Err(self.damaged(damage));
         }
         let clean = matches!(scan.last_kind, Some(Kind::Closed)) || expect == BEFORE_THE_FIRST;
         let torn = self.judge_and_cut(&scan)?;

@@ -115,7 +115,8 @@ fn verify_once(fs: &dyn Fs, dir: &Path) -> Result<Report, OpenError> {
         }
     };
     let last = last_used(fs, dir, &numbers)?;
-    let oldest = oldest(fs, dir, last).unwrap_or(1);
+    let newest = last_started(fs, dir, last);
+    let oldest = newest.as_ref().map_or(1, |scan| scan.oldest);
     let mut walk = Walk {
         report: Report::default(),
         before: (oldest == 1).then_some(Before {
@@ -151,6 +152,12 @@ fn verify_once(fs: &dyn Fs, dir: &Path) -> Result<Report, OpenError> {
         };
         walk.segment(file, number, header).map_err(failed)?;
     }
+    if let Some(scan) = newest
+        && let Some(at_end) = scan.at_end
+    {
+        let damage = layout::beyond_reach(scan.header.number, scan.end, &at_end);
+        walk.report.damages.extend(damage);
+    }
     Ok(walk.report)
 }
 
@@ -174,8 +181,8 @@ fn log_id(fs: &dyn Fs, dir: &Path, numbers: &[u64]) -> u64 {
     newest.map_or(0, |(_, header)| header.log_id)
 }
 
-/// The oldest segment that belongs to the log, if the newest ones can be read.
-fn oldest(fs: &dyn Fs, dir: &Path, last: u64) -> Option<u64> {
+/// The last segment with a `Start`, if it can be read: it knows which segment is the oldest one.
+fn last_started(fs: &dyn Fs, dir: &Path, last: u64) -> Option<layout::Scan> {
     let scan = |number| {
         let (file, header) = layout::open_segment(fs, dir, number, OpenMode::Read).ok()?;
         layout::scan(file, header, None, Mutant::default()).ok()
@@ -183,8 +190,7 @@ fn oldest(fs: &dyn Fs, dir: &Path, last: u64) -> Option<u64> {
     // If the group that was to open the last one is torn, the one before knows.
     let known = |scan: &layout::Scan| scan.first_lsn.is_some();
     let last_scan = scan(last).filter(known);
-    let scan = last_scan.or_else(|| scan(last.checked_sub(1)?).filter(known))?;
-    Some(scan.oldest)
+    last_scan.or_else(|| scan(last.checked_sub(1)?).filter(known))
 }
 
 /// What the segment before left.
@@ -480,7 +486,15 @@ impl Walk {
     /// The log's last segment, without a seal. No group later than that of its suspects follows:
     /// they are the end of the log, or a torn tail. What was counted behind the last whole batch
     /// was never acknowledged.
+    ///
+    /// A whole start that does not continue the segment before is neither: opening goes by it.
     fn finish_last(&mut self, cursor: &Cursor, place: &mut Place) -> io::Result<()> {
+        let at = segment::HEADER_BYTES;
+        if place.suspects.first().is_some_and(|s| s.offset == at)
+            && tail::frame_at(cursor.file(), cursor.seed(), at)?.is_some()
+        {
+            self.condemn(place);
+        }
         let Some(first) = place.suspects.drain(..).next() else {
             return Ok(());
         };
