@@ -9,6 +9,7 @@ use crate::cursor::{Bad, Cursor, Expect, Frame, Step};
 use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::{self, Kind, PlaceSeed};
 use crate::fs::{Fs, FsFile, OpenMode};
+use crate::marks::{self, Ending, Seal, Start};
 use crate::rules::{Mutant, Rule};
 use crate::segment::{self, HeaderError, SegmentHeader};
 use crate::tail;
@@ -51,6 +52,24 @@ pub(crate) fn missing(number: u64) -> Damage {
         expected: "a file for this segment".into(),
         found: "none".into(),
     }
+}
+
+/// Adds a segment to those that have a `Start`, whose LSNs never fall.
+pub(crate) fn add_started(
+    started: &mut Vec<(u64, Lsn)>,
+    number: u64,
+    lsn: Lsn,
+) -> Result<(), Damage> {
+    if let Some((_, before)) = started.last().filter(|(_, before)| *before > lsn) {
+        return Err(Damage {
+            segment: number,
+            offset: segment::HEADER_BYTES,
+            expected: format!("a start from LSN {before} on"),
+            found: format!("LSN {lsn}"),
+        });
+    }
+    started.push((number, lsn));
+    Ok(())
 }
 
 /// Opens a segment's file and reads its header.
@@ -106,6 +125,8 @@ pub(crate) struct Scan {
     pub last_group_at: u64,
     /// The last frame before `end`.
     pub last_kind: Option<Kind>,
+    /// How the segment ended before it was rewritten, if it was.
+    pub original: Option<Ending>,
     /// Where the walk stopped, and why. At or behind `end`.
     pub stopped_at: u64,
     pub bad: Bad,
@@ -118,11 +139,12 @@ impl Scan {
         self.last_kind == Some(Kind::Seal)
     }
 
-    pub fn ending(&self) -> segment::Ending {
-        segment::Ending {
+    /// How the segment ended, as the next one's `Start` says it.
+    pub fn ending(&self) -> Ending {
+        self.original.unwrap_or(Ending {
             offset: self.end,
             chain: self.chain,
-        }
+        })
     }
 
     pub fn damage(&self) -> Damage {
@@ -148,6 +170,7 @@ pub(crate) fn scan(
     let mut first_lsn = None;
     let mut oldest = 1;
     let mut last_kind = None;
+    let mut original = None;
     let bad = loop {
         if last_kind == Some(Kind::Seal) {
             break Bad {
@@ -160,7 +183,10 @@ pub(crate) fn scan(
             Step::Frame(frame) => frame,
             Step::Bad(bad) => break bad,
         };
-        let Frame { offset, header } = frame;
+        let Frame { offset, header, .. } = frame;
+        if header.kind == Kind::Seal {
+            original = Seal::decode(cursor.payload(&frame)).and_then(|seal| seal.original);
+        }
         if let Some(number) = oldest_in(&cursor, &frame) {
             oldest = number;
         }
@@ -188,6 +214,7 @@ pub(crate) fn scan(
         chain: chain_at_end,
         last_group_at,
         last_kind,
+        original,
         stopped_at: cursor.offset(),
         bad,
         torn_group: cursor.expect().map_or(0, |e| e.group_of_a_bad_frame()),
@@ -199,9 +226,9 @@ pub(crate) fn scan(
 pub(crate) fn oldest_in(cursor: &Cursor, frame: &Frame) -> Option<u64> {
     let payload = cursor.payload(frame);
     match frame.header.kind {
-        Kind::Start => segment::Start::decode(payload).map(|start| start.oldest),
-        Kind::Opened | Kind::Dropped => segment::decode_oldest(payload),
-        Kind::Record | Kind::Seal | Kind::Closed => None,
+        Kind::Start => Start::decode(payload).map(|start| start.oldest),
+        Kind::Opened | Kind::Dropped => marks::decode_oldest(payload),
+        Kind::Record | Kind::Gap | Kind::Seal | Kind::Closed => None,
     }
 }
 
@@ -217,7 +244,8 @@ pub(crate) fn first_lsn(
     }
 }
 
-/// Whether anything was ever written behind the segment's header.
-pub(crate) fn has_content(file: &dyn FsFile) -> std::io::Result<bool> {
-    tail::any_nonzero(file, segment::HEADER_BYTES)
+/// Whether anything was ever written behind the segment's header: as opposed to a prepared segment.
+pub(crate) fn has_content(file: &dyn FsFile, rewritten: bool) -> std::io::Result<bool> {
+    // What was rewritten has content, or had.
+    Ok(rewritten || tail::any_nonzero(file, segment::HEADER_BYTES)?)
 }

@@ -5,15 +5,19 @@ use std::path::Path;
 
 use crate::Lsn;
 use crate::commit::{Shared, Wait};
-use crate::error::{AppendError, DropError, IoFailure, OpenError, ReadError, SyncError};
+use crate::error::{
+    AppendError, DropError, IoFailure, OpenError, ReadError, RewriteError, SyncError,
+};
 use crate::frame;
 use crate::fs::{Fs, LockError};
 use crate::options::Options;
 use crate::park::Durable;
 use crate::reader::{Follower, Reader};
 use crate::recovery::{self, Opening, Recovery};
+use crate::rewrite::{self, Rewritten};
 use crate::rules::Rule;
 use crate::segment;
+use crate::segments::{self, SegmentInfo, SegmentReader};
 use crate::spare::Spare;
 use crate::stats::{Lag, SyncTimes};
 use crate::sync::{Arc, Mutex, lock, thread};
@@ -53,8 +57,8 @@ struct Handle {
     spare: Arc<Spare>,
     recovery: Recovery,
     flusher: Mutex<Option<thread::JoinHandle<()>>>,
-    /// Held while segments are removed.
-    dropping: Mutex<()>,
+    /// Held while segments are removed or rewritten.
+    changing: Mutex<()>,
 }
 
 impl Log {
@@ -129,7 +133,7 @@ impl Log {
                 spare,
                 recovery,
                 flusher: Mutex::new(flusher),
-                dropping: Mutex::new(()),
+                changing: Mutex::new(()),
             }),
         })
     }
@@ -290,7 +294,8 @@ impl Log {
         lock(&self.handle.shared.writer).times.clone()
     }
 
-    /// Reads durable records from an LSN on. `lsn` may be the next one to come.
+    /// Reads durable records from an LSN on. `lsn` may be the next one to come. If that record was
+    /// removed on purpose, it begins with the next one that there is.
     ///
     /// # Errors
     /// The record was dropped, is damaged, or could not be read.
@@ -323,7 +328,79 @@ impl Log {
     /// # Errors
     /// The disk is full, the log is closed, or a write or sync failed.
     pub fn seal(&self) -> Result<(), SyncError> {
-        self.handle.shared.with_turn(Writer::seal_if_used)
+        let shared = &self.handle.shared;
+        shared.with_turn(|writer| {
+            writer.seal_if_used()?;
+            if !writer.has_active() {
+                shared.newest_is_sealed();
+            }
+            Ok(())
+        })
+    }
+
+    /// The segments there are, ascending.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        self.handle.shared.list_segments()
+    }
+
+    /// Opens one segment, to read its records in order or each at its offset.
+    ///
+    /// # Errors
+    /// There is no such segment, its header is damaged, or it could not be read.
+    pub fn open_segment(&self, number: u64) -> Result<SegmentReader, ReadError> {
+        let shared = &self.handle.shared;
+        let info = segments::find(&shared.list_segments(), number);
+        SegmentReader::open(
+            shared.options.fs.as_ref(),
+            &shared.dir,
+            info.ok_or(ReadError::NoSegment { number })?,
+            Arc::clone(&shared.durable),
+            shared.options.mutant,
+        )
+    }
+
+    /// Replaces a sealed segment by one without the records for which `keep` says false, and says
+    /// what came of it. The others keep their LSNs and their bytes, and get other offsets. Whoever
+    /// reads the segment at the moment finishes the old file.
+    ///
+    /// After a crash the segment is as it was, or rewritten. Needs room for the new file beside the
+    /// old one. `keep` is asked about each record once, in order; it may read the log, but must not
+    /// close it, drop segments or rewrite them.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-rw-{}", std::process::id()));
+    /// # let log = dalsegno_log::Log::open(&dir)?;
+    /// log.append_batch(&[b"keep", b"lose", b"keep"])?;
+    /// log.seal()?;
+    /// let number = log.segments()[0].number;
+    /// let done = log.rewrite_segment(number, |_, payload| payload == b"keep")?;
+    /// assert_eq!((done.records_kept, done.records_removed), (2, 1));
+    /// # drop(log);
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The segment is not there, not sealed or damaged, the log is closed or poisoned, or the new
+    /// file could not be written. No record to be kept is ever lost.
+    pub fn rewrite_segment(
+        &self,
+        number: u64,
+        keep: impl FnMut(Lsn, &[u8]) -> bool,
+    ) -> Result<Rewritten, RewriteError> {
+        let _one_at_a_time = lock(&self.handle.changing);
+        let shared = &self.handle.shared;
+        if lock(&shared.filling).closed {
+            return Err(RewriteError::Closed);
+        }
+        if let Some(poisoned) = shared.poisoned() {
+            return Err(poisoned.clone().into());
+        }
+        match segments::find(&shared.list_segments(), number) {
+            None => Err(RewriteError::NoSegment { number }),
+            Some(info) if !info.sealed => Err(RewriteError::NotSealed { number }),
+            Some(_) => rewrite::rewrite(shared, number, keep),
+        }
     }
 
     /// Removes the segments all of whose records are below `lsn`, except the newest one, and says
@@ -332,7 +409,7 @@ impl Log {
     /// # Errors
     /// It could not be written down that they are gone, or a file could not be removed.
     pub fn drop_before(&self, lsn: Lsn) -> Result<usize, DropError> {
-        let _one_at_a_time = lock(&self.handle.dropping);
+        let _one_at_a_time = lock(&self.handle.changing);
         let shared = &self.handle.shared;
         let (fs, dir) = (shared.options.fs.as_ref(), &shared.dir);
         let segments = lock(&shared.segments).clone();
@@ -398,6 +475,7 @@ impl Handle {
             drop(flusher.join());
         }
         self.spare.settle();
+        let _no_more_changes = lock(&self.changing);
         // Last of all: from here on another process may write.
         drop(lock(&self.shared.lock).take());
         result

@@ -22,8 +22,9 @@ use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::Kind;
 use crate::fs::{Fs, FsFile, OpenMode};
 use crate::layout::{self, BEFORE_THE_FIRST, Scan};
+use crate::marks::Ending;
 use crate::rules::{Mutant, Rule};
-use crate::segment::{self, Ending, PlaceError};
+use crate::segment::{self, PlaceError};
 use crate::tail::{self, Verdict};
 
 /// What opening a log for writing found and did.
@@ -137,7 +138,8 @@ impl Opening<'_> {
         started.retain(|(number, _)| *number <= last);
         let mut scan = self.scan(last, (last == 1).then_some(BEFORE_THE_FIRST))?;
         let mut before = None;
-        if scan.first_lsn.is_none() && last > oldest {
+        let torn_start = scan.first_lsn.is_none() && !self.is_whole(&scan);
+        if torn_start && last > oldest {
             // The group that was to open this segment is torn. The one before must be sealed.
             let sealed = self.scan(last - 1, None)?;
             if !sealed.sealed() {
@@ -151,6 +153,14 @@ impl Opening<'_> {
         let real_oldest = before.as_ref().map_or(scan.oldest, |sealed| sealed.oldest);
         if real_oldest < oldest {
             return Err(self.damaged(layout::missing(oldest - 1)));
+        }
+        if real_oldest > last {
+            return Err(self.damaged(Damage {
+                segment: last,
+                offset: segment::HEADER_BYTES,
+                expected: format!("an oldest segment up to {last}"),
+                found: format!("{real_oldest}"),
+            }));
         }
         started.retain(|(number, _)| *number >= real_oldest);
         if let Some(bad) = (real_oldest..last).find(|n| !started.iter().any(|(s, _)| s == n)) {
@@ -244,16 +254,16 @@ impl Opening<'_> {
             let path = segment::path(self.dir, number);
             let start = layout::first_lsn(file, header, self.mutant);
             if let Some(lsn) = self.fail("read", &path, start)? {
-                started.push((number, lsn));
+                layout::add_started(&mut started, number, lsn).map_err(|e| self.damaged(e))?;
             }
         }
         Ok((log_id.unwrap_or(0), started))
     }
 
     fn has_content(&self, number: u64) -> Result<bool, OpenError> {
-        let (file, _) = layout::open_segment(self.fs, self.dir, number, OpenMode::Read)?;
+        let (file, header) = layout::open_segment(self.fs, self.dir, number, OpenMode::Read)?;
         let path = segment::path(self.dir, number);
-        let rest = layout::has_content(file.as_ref());
+        let rest = layout::has_content(file.as_ref(), header.rewritten);
         self.fail("read", &path, rest)
     }
 
@@ -265,6 +275,11 @@ impl Opening<'_> {
             &path,
             layout::scan(file, header, expect, self.mutant),
         )
+    }
+
+    /// Whether the segment was complete when it got its name, so that nothing in it is torn.
+    fn is_whole(&self, scan: &Scan) -> bool {
+        scan.header.rewritten && !self.mutant.breaks(Rule::RewrittenIsWhole)
     }
 
     /// Judges what follows the last whole batch; cuts it off if it is torn.
@@ -281,7 +296,12 @@ impl Opening<'_> {
         let partial = (scan.stopped_at > scan.end).then_some(scan.stopped_at);
         let written_until = rest.written_until.max(partial);
         let later = rest.later_frame.is_some() && !self.mutant.breaks(Rule::RefuseDamage);
-        let torn = match tail::verdict(true, written_until.is_some(), later) {
+        if self.is_whole(scan) && scan.sealed() && written_until.is_none() {
+            // Synced before it got its name, so there is no group to be written again.
+            return Ok(None);
+        }
+        let may_be_torn = !self.is_whole(scan);
+        let torn = match tail::verdict(may_be_torn, written_until.is_some(), later) {
             Verdict::Damage => {
                 let mut damage = scan.damage();
                 if let Some(at) = rest.later_frame {

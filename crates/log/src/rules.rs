@@ -34,12 +34,17 @@ pub enum Rule {
     SealBeforeNext,
     /// Segments are removed only after the log says, durably, that they are gone.
     RecordDrop,
+    /// A rewritten segment repeats how it ended before, which is what the next one knows of it.
+    KeepEnding,
+    /// A rewritten segment was complete when it got its name: bad bytes in it are damage, never a
+    /// torn write, wherever it stands.
+    RewrittenIsWhole,
 }
 
 #[cfg(feature = "mutants")]
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 12] = [
+    pub const ALL: [Rule; 14] = [
         Rule::SyncBeforeRename,
         Rule::SyncFolder,
         Rule::AcknowledgeAfterSync,
@@ -52,6 +57,8 @@ impl Rule {
         Rule::ZeroTornTail,
         Rule::SealBeforeNext,
         Rule::RecordDrop,
+        Rule::KeepEnding,
+        Rule::RewrittenIsWhole,
     ];
 }
 

@@ -4,6 +4,7 @@
 //! the next.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use crate::Lsn;
@@ -12,9 +13,10 @@ use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::{self, ALIGN, Kind, PlaceSeed};
 use crate::fs::{Fs, FsFile, OpenMode, RealFs};
 use crate::layout::{self, BEFORE_THE_FIRST};
+use crate::marks::{Ending, Gap, Seal, Start, Why};
 use crate::recovery::TornTail;
 use crate::rules::Mutant;
-use crate::segment::{self, Ending, HeaderError, Seal, SegmentHeader, Start};
+use crate::segment::{self, HeaderError, SegmentHeader};
 use crate::tail::{self, Verdict};
 
 /// What [`verify`] found.
@@ -31,6 +33,12 @@ pub struct Report {
     pub first_lsn: Option<Lsn>,
     /// The last readable LSN.
     pub last_lsn: Option<Lsn>,
+    /// How many records were removed on purpose, by rewriting their segments.
+    pub removed_records: u64,
+    /// How many records a repair gave up.
+    pub lost_records: u64,
+    /// Which ones these are, in order.
+    pub lost: Vec<RangeInclusive<Lsn>>,
     /// A write that a crash interrupted, or that is under way. The next opening cuts it off.
     pub torn: Option<TornTail>,
     /// Everything that is not as it was written.
@@ -58,8 +66,12 @@ pub struct SegmentReport {
     pub last_lsn: Option<Lsn>,
     /// The size of its file.
     pub file_bytes: u64,
-    /// It has ended and never changes again.
+    /// It has ended, and nothing is ever added to it.
     pub sealed: bool,
+    /// How many of its records were removed on purpose.
+    pub removed_records: u64,
+    /// How many of its records a repair gave up.
+    pub lost_records: u64,
 }
 
 /// Reads all of the log in a folder. Works beside a writer, too.
@@ -103,7 +115,9 @@ pub fn verify_on(fs: &dyn Fs, dir: &Path) -> Result<Report, OpenError> {
         let path = segment::path(dir, number);
         let failed = |e| IoFailure::new("read", &path, e);
         let file = fs.open(&path, OpenMode::Read).map_err(failed)?;
-        let has_content = layout::has_content(file.as_ref()).map_err(failed)?;
+        let header = segment::read_header(file.as_ref(), number);
+        let rewritten = header.is_ok_and(|header| header.rewritten);
+        let has_content = layout::has_content(file.as_ref(), rewritten).map_err(failed)?;
         files.push((number, file, has_content));
     }
     let last = files
@@ -146,6 +160,7 @@ pub fn verify_on(fs: &dyn Fs, dir: &Path) -> Result<Report, OpenError> {
                     log_id: walk.log_id.unwrap_or(0),
                     number,
                     size_bytes: 0,
+                    rewritten: false,
                 }
             }
         };
@@ -191,6 +206,9 @@ struct Place {
     whole_until: u64,
     /// Nothing in this segment was damaged so far.
     whole: bool,
+    rewritten: bool,
+    /// How the segment ended before it was rewritten, as its seal says.
+    original: Option<Ending>,
 }
 
 impl Walk {
@@ -233,7 +251,11 @@ impl Walk {
             first_lsn: 0,
             whole_until: segment::HEADER_BYTES,
             whole: true,
+            rewritten: header.rewritten,
+            original: None,
         };
+        // What was complete when it got its name cannot be torn.
+        let may_be_torn = is_last && !header.rewritten;
         let mut sealed = false;
         let mut read_afresh = false;
         while !sealed {
@@ -254,7 +276,7 @@ impl Walk {
                     let partial = (at > place.whole_until).then_some(at);
                     let written_until = rest.written_until.max(partial);
                     let later = rest.later_frame.is_some();
-                    match tail::verdict(is_last, written_until.is_some(), later) {
+                    match tail::verdict(may_be_torn, written_until.is_some(), later) {
                         Verdict::Clean => break,
                         Verdict::Torn => {
                             self.report.torn = Some(TornTail {
@@ -316,20 +338,46 @@ impl Walk {
                 }
             }
             Kind::Seal => {
+                let found = Seal::decode(payload);
+                place.original = found.and_then(|seal| seal.original);
                 let expected = Seal {
                     first_lsn: place.first_lsn,
                     chain: chain_before,
+                    // The next segment's start tells whether it says the right thing.
+                    original: place
+                        .rewritten
+                        .then_some(place.original.unwrap_or_default()),
                 };
-                let found = Seal::decode(payload);
                 if place.whole && found != Some(expected) {
                     let expected = format!("a seal that says {expected:?}");
                     self.damage(place.number, frame.offset, expected, format!("{found:?}"));
                 }
                 return true;
             }
+            Kind::Gap => self.gap(frame, payload),
             Kind::Opened | Kind::Closed | Kind::Dropped => {}
         }
         false
+    }
+
+    /// Counts the records that a gap stands for. The cursor has seen that it is one.
+    fn gap(&mut self, frame: &Frame, payload: &[u8]) {
+        let (mut removed, mut lost) = (0, 0);
+        match Gap::decode(payload).map(|gap| gap.why) {
+            Some(Why::Removed) => removed = frame.records,
+            Some(Why::Lost) => {
+                lost = frame.records;
+                let lsns = frame.header.lsn..=frame.next_lsn() - 1;
+                self.report.lost.push(lsns);
+            }
+            None => {}
+        }
+        self.report.removed_records += removed;
+        self.report.lost_records += lost;
+        if let Some(segment) = self.report.segments.last_mut() {
+            segment.removed_records += removed;
+            segment.lost_records += lost;
+        }
     }
 
     fn finish(&mut self, cursor: &Cursor, place: &Place, sealed: bool) -> io::Result<()> {
@@ -347,10 +395,10 @@ impl Walk {
                 .filter(|_| place.whole)
                 .map(|expect| Before {
                     expect,
-                    end: Ending {
+                    end: place.original.unwrap_or(Ending {
                         offset: cursor.offset(),
                         chain: place.chain,
-                    },
+                    }),
                 });
         }
         Ok(())

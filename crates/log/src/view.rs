@@ -17,6 +17,7 @@ use crate::layout::{self, BEFORE_THE_FIRST};
 use crate::options::Options;
 use crate::reader::{Reader, read_error};
 use crate::segment;
+use crate::segments::{self, SegmentInfo, SegmentReader};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::tail::{self, Verdict};
 
@@ -102,6 +103,10 @@ impl LogView {
             other => other?,
         };
         let (oldest, newest) = layout::newest_run(&numbers).ok_or_else(missing)?;
+        let damaged = |damage| OpenError::Damage {
+            dir: dir.to_owned(),
+            damage,
+        };
         let mut segments = Vec::new();
         for number in oldest..=newest {
             let (file, header) = layout::open_segment(fs, dir, number, OpenMode::Read)?;
@@ -109,7 +114,7 @@ impl LogView {
             let start = layout::first_lsn(file, header, options.mutant)
                 .map_err(|e| IoFailure::new("read", &path, e))?;
             match start {
-                Some(lsn) => segments.push((number, lsn)),
+                Some(lsn) => layout::add_started(&mut segments, number, lsn).map_err(damaged)?,
                 None => break,
             }
         }
@@ -178,6 +183,30 @@ impl LogView {
         )
     }
 
+    /// The segments there are, ascending, up to where the last [`LogView::refresh`] came.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let end = lock(&self.end);
+        // It goes on to the next one, which may be no more than prepared.
+        let sealed = end.number - u64::from(!end.sealed);
+        segments::list(&lock(&self.segments), sealed, end.last_lsn)
+    }
+
+    /// Opens one segment, to read its records in order or each at its offset, up to where the last
+    /// [`LogView::refresh`] came.
+    ///
+    /// # Errors
+    /// There is no such segment, its header is damaged, or it could not be read.
+    pub fn open_segment(&self, number: u64) -> Result<SegmentReader, ReadError> {
+        let info = segments::find(&self.segments(), number);
+        SegmentReader::open(
+            self.fs(),
+            &self.dir,
+            info.ok_or(ReadError::NoSegment { number })?,
+            Arc::clone(&self.limit),
+            self.options.mutant,
+        )
+    }
+
     fn fs(&self) -> &dyn Fs {
         self.options.fs.as_ref()
     }
@@ -200,15 +229,17 @@ impl LogView {
                     if header.ends_batch() {
                         end.whole = end.cursor.mark();
                         end.last_lsn = end.cursor.expect().map_or(0, |e| e.lsn - 1);
+                        // Not for each frame: one of a batch that never ends would do it for ever.
+                        read_afresh = false;
                     }
-                    read_afresh = false;
                 }
                 Step::Bad(bad) => {
                     end.cursor.back_to(end.whole);
-                    if !self.next_has_started(end.number)? {
+                    if !end.cursor.rewritten() && !self.next_has_started(end.number)? {
                         break;
                     }
-                    // The writer is further on than this; so this must be whole by now.
+                    // The writer is further on than this; so this must be whole by now. What was
+                    // rewritten has been whole ever since.
                     if read_afresh {
                         let damage = tail::damage(end.number, end.cursor.offset(), &bad);
                         return Err(ReadError::Damage(damage));
@@ -317,7 +348,7 @@ impl LogView {
                 damage,
             },
             ReadError::Io(failure) => failure.into(),
-            ReadError::Dropped { .. } => {
+            ReadError::Dropped { .. } | ReadError::NoSegment { .. } => {
                 let gone = io::Error::from(io::ErrorKind::NotFound);
                 IoFailure::new("read a segment in", &self.dir, gone).into()
             }
