@@ -1,5 +1,6 @@
 //! The log as its user sees it.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -57,8 +58,9 @@ struct Handle {
     spare: Arc<Spare>,
     recovery: Recovery,
     flusher: Mutex<Option<thread::JoinHandle<()>>>,
-    /// Held while segments are removed or rewritten.
-    changing: Mutex<()>,
+    /// Held while segments are removed or rewritten. The numbers of those whose rewritten file is
+    /// known to be durable under its name.
+    changing: Mutex<BTreeSet<u64>>,
 }
 
 impl Log {
@@ -133,7 +135,7 @@ impl Log {
                 spare,
                 recovery,
                 flusher: Mutex::new(flusher),
-                changing: Mutex::new(()),
+                changing: Mutex::new(BTreeSet::new()),
             }),
         })
     }
@@ -388,7 +390,7 @@ impl Log {
         number: u64,
         keep: impl FnMut(Lsn, &[u8]) -> bool,
     ) -> Result<Rewritten, RewriteError> {
-        let _one_at_a_time = lock(&self.handle.changing);
+        let mut named = lock(&self.handle.changing);
         let shared = &self.handle.shared;
         if lock(&shared.filling).closed {
             return Err(RewriteError::Closed);
@@ -399,7 +401,11 @@ impl Log {
         match segments::find(&shared.list_segments(), number) {
             None => Err(RewriteError::NoSegment { number }),
             Some(info) if !info.sealed => Err(RewriteError::NotSealed { number }),
-            Some(_) => rewrite::rewrite(shared, number, keep),
+            Some(_) => {
+                let done = rewrite::rewrite(shared, number, named.contains(&number), keep)?;
+                named.insert(number);
+                Ok(done)
+            }
         }
     }
 

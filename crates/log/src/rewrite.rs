@@ -8,6 +8,10 @@
 //! segments around it know of this one (first LSN, last group and epoch, how it ended) is the same
 //! in both. What the new file is made of is at the head of `rebuild.rs`.
 //!
+//! If there is nothing to remove, the file stays as it is; but not if it was rewritten before this
+//! opening. Then its name may be in the cache only, because the sync of the folder failed or never
+//! came, and what is missing from it could come back with the old file. So it is written once more.
+//!
 //! Invariant: a segment is rewritten only from bytes that passed every check.
 
 use std::io;
@@ -33,7 +37,7 @@ use crate::writer::WriteError;
 pub struct Rewritten {
     /// Records that are still there.
     pub records_kept: u64,
-    /// Records that were removed now. If none was, the file is as it was.
+    /// Records that were removed now.
     pub records_removed: u64,
     /// The size of the segment's file before.
     pub bytes_before: u64,
@@ -46,20 +50,24 @@ struct Plan {
     identity: Identity,
     /// Ranges of LSNs to be removed, `from..until`, ascending.
     remove: Vec<(Lsn, Lsn)>,
+    rewritten_before: bool,
     done: Rewritten,
 }
 
-/// Rewrites a sealed segment. The caller sees to it that nobody else changes files.
+/// Rewrites a sealed segment. The caller sees to it that nobody else changes files, and knows
+/// whether the file as it is was `named` durably.
 pub(crate) fn rewrite(
     shared: &Shared,
     number: u64,
+    named: bool,
     keep: impl FnMut(Lsn, &[u8]) -> bool,
 ) -> Result<Rewritten, RewriteError> {
     let (fs, dir) = (shared.options.fs.as_ref(), shared.dir.as_path());
     let mutant = shared.options.mutant;
     let plan = plan(fs, dir, number, mutant, keep)?;
     let mut done = plan.done;
-    if done.records_removed == 0 {
+    let named = named || !plan.rewritten_before || mutant.breaks(Rule::NameRewrittenAgain);
+    if done.records_removed == 0 && named {
         done.bytes_after = done.bytes_before;
         return Ok(done);
     }
@@ -121,6 +129,7 @@ fn plan(
             return Ok(Plan {
                 identity,
                 remove,
+                rewritten_before: header.rewritten,
                 done,
             });
         }

@@ -39,12 +39,15 @@ pub enum Rule {
     /// A rewritten segment was complete when it got its name: bad bytes in it are damage, never a
     /// torn write, wherever it stands.
     RewrittenIsWhole,
+    /// A segment that was rewritten before this opening is written once more before anybody relies
+    /// on what is missing from it. The sync of its name may have failed, or never come.
+    NameRewrittenAgain,
 }
 
 #[cfg(feature = "mutants")]
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 14] = [
+    pub const ALL: [Rule; 15] = [
         Rule::SyncBeforeRename,
         Rule::SyncFolder,
         Rule::AcknowledgeAfterSync,
@@ -59,6 +62,7 @@ impl Rule {
         Rule::RecordDrop,
         Rule::KeepEnding,
         Rule::RewrittenIsWhole,
+        Rule::NameRewrittenAgain,
     ];
 }
 

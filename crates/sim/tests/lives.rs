@@ -20,6 +20,7 @@ fn twenty_thousand_lives_keep_every_promise() {
         ("poisonings", summary.poisonings),
         ("full disks", summary.full_disks),
         ("flipped bits", summary.flipped_bits),
+        ("rewrites", summary.rewrites),
     ] {
         assert!(count > 1_000, "only {count} {what}");
     }

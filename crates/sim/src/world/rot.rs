@@ -14,6 +14,11 @@ impl World {
             return Err("opening failed on a healthy disk".into());
         }
         self.work()?;
+        if self.rng.chance(250) {
+            // A rewritten segment as the last one, in which nothing can be torn.
+            self.seal()?;
+            self.rewrite()?;
+        }
         if self.rng.chance(500) {
             self.close()?;
         }
