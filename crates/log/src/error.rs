@@ -91,7 +91,7 @@ pub enum OpenError {
     /// The log is damaged in a place where no crash can explain it.
     #[error(
         "the log in {} is damaged, nothing was changed: {damage}: restore it from a copy, or see \
-         what is readable with verify",
+         what is readable with verify, and keep that with repair",
         dir.display()
     )]
     Damage {
@@ -99,6 +99,18 @@ pub enum OpenError {
         dir: PathBuf,
         /// The first damage found.
         damage: Damage,
+    },
+    /// So little of the log is readable that a repair would have to guess. Nothing was changed.
+    #[error(
+        "the log in {} cannot be repaired, nothing was changed: {why}: restore it from a copy, or \
+         move the folder away and begin a new log",
+        dir.display()
+    )]
+    Unrepairable {
+        /// The log's folder.
+        dir: PathBuf,
+        /// What is missing.
+        why: String,
     },
     /// Written by a newer version.
     #[error(

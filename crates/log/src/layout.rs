@@ -33,6 +33,17 @@ pub(crate) fn numbers(fs: &dyn Fs, dir: &Path) -> Result<Vec<u64>, IoFailure> {
     Ok(numbers)
 }
 
+/// Removes what work that was interrupted has left. Nothing depends on it.
+pub(crate) fn remove_half_made_files(fs: &dyn Fs, dir: &Path) -> Result<(), IoFailure> {
+    let names = fs.list(dir).map_err(|e| IoFailure::new("list", dir, e))?;
+    for name in names.iter().filter(|name| segment::is_temporary(name)) {
+        let path = dir.join(name);
+        fs.remove(&path)
+            .map_err(|e| IoFailure::new("remove", &path, e))?;
+    }
+    Ok(())
+}
+
 /// The first and last number of the newest run without a gap. What is below it was dropped, if
 /// the log says so.
 pub(crate) fn newest_run(numbers: &[u64]) -> Option<(u64, u64)> {
@@ -88,7 +99,7 @@ pub(crate) fn open_segment(
     Ok((file, header))
 }
 
-fn header_error(error: HeaderError, dir: &Path, number: u64) -> OpenError {
+pub(crate) fn header_error(error: HeaderError, dir: &Path, number: u64) -> OpenError {
     let path = segment::path(dir, number);
     match error {
         HeaderError::Io(e) => IoFailure::new("read", &path, e).into(),

@@ -49,8 +49,10 @@ mod park;
 mod reader;
 mod rebuild;
 mod recovery;
+mod repair;
 mod rewrite;
 mod rules;
+mod salvage;
 mod segment;
 mod segments;
 mod spare;
@@ -70,6 +72,7 @@ pub use options::Options;
 pub use park::Durable;
 pub use reader::{Follower, Reader, Record};
 pub use recovery::{Recovery, TornTail};
+pub use repair::{RepairAction, RepairReport, repair, repair_on};
 pub use rewrite::Rewritten;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;

@@ -402,7 +402,9 @@ impl Log {
             None => Err(RewriteError::NoSegment { number }),
             Some(info) if !info.sealed => Err(RewriteError::NotSealed { number }),
             Some(_) => {
-                let done = rewrite::rewrite(shared, number, named.contains(&number), keep)?;
+                // If it fails, nobody knows: a rename that reports an error may have happened.
+                let was_named = named.remove(&number);
+                let done = rewrite::rewrite(shared, number, was_named, keep)?;
                 named.insert(number);
                 Ok(done)
             }
@@ -496,7 +498,7 @@ impl Drop for Handle {
     }
 }
 
-fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn crate::fs::FsLock>, OpenError> {
+pub(crate) fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn crate::fs::FsLock>, OpenError> {
     let path = dir.join(LOCK_FILE);
     let me = format!("process {}", std::process::id());
     fs.lock(&path, &me).map_err(|e| match e {

@@ -72,6 +72,11 @@ impl Builder<'_> {
         }
     }
 
+    /// The LSN that comes next.
+    pub fn next_lsn(&self) -> Lsn {
+        self.next_lsn
+    }
+
     /// The record with the next LSN.
     pub fn record(&mut self, header: &Header, payload: &[u8]) -> io::Result<()> {
         self.end_gap();

@@ -100,7 +100,7 @@ pub(crate) struct Opening<'a> {
 impl Opening<'_> {
     /// The steps above. The caller holds the lock.
     pub fn recover(&self) -> Result<Found, OpenError> {
-        self.remove_half_made_files()?;
+        layout::remove_half_made_files(self.fs, self.dir)?;
         let numbers = layout::numbers(self.fs, self.dir)?;
         let Some((oldest, newest)) = layout::newest_run(&numbers) else {
             return Ok(self.fresh(self.fs.unique()));
@@ -361,14 +361,6 @@ impl Opening<'_> {
         file.sync()
     }
 
-    fn remove_half_made_files(&self) -> Result<(), OpenError> {
-        let names = self.fail("list", self.dir, self.fs.list(self.dir))?;
-        for name in names.iter().filter(|name| segment::is_temporary(name)) {
-            self.remove(&self.dir.join(name))?;
-        }
-        Ok(())
-    }
-
     fn remove(&self, path: &Path) -> Result<(), OpenError> {
         self.fail("remove", path, self.fs.remove(path))
     }
@@ -400,7 +392,12 @@ pub(crate) fn parse_torn_name(name: &str) -> Option<u64> {
     rest.split('-').next()?.parse().ok()
 }
 
-fn copy(from: &dyn FsFile, from_offset: u64, bytes: u64, to: &dyn FsFile) -> io::Result<()> {
+pub(crate) fn copy(
+    from: &dyn FsFile,
+    from_offset: u64,
+    bytes: u64,
+    to: &dyn FsFile,
+) -> io::Result<()> {
     let mut chunk = vec![0; bytes.min(256 * 1024) as usize];
     let mut done = 0;
     while done < bytes {

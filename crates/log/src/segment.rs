@@ -34,6 +34,9 @@ const GROUPS_IN_FLIGHT: u32 = 1;
 /// A rewritten segment was synced as a whole before it got its name.
 const NO_GROUP_IN_FLIGHT: u32 = 0;
 
+/// Where the header holds the log's id.
+pub(crate) const LOG_ID_AT: u64 = 16;
+
 const MAGIC: &[u8; 8] = b"DALSEGNO";
 const CRC_AT: usize = 40;
 const ZERO_CHUNK_BYTES: usize = 256 * 1024;

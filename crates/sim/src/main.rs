@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     println!(
         "{lives} lives in {:.1} s: {} recoveries, {} power cuts, {} kills, {} torn tails, \
          {} poisonings, {} full disks, {} flipped bits, {} rewrites, \
-         {} records acknowledged, {} operations",
+         {} repairs, {} records acknowledged, {} operations",
         started.elapsed().as_secs_f64(),
         summary.recoveries,
         summary.power_cuts,
@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         summary.full_disks,
         summary.flipped_bits,
         summary.rewrites,
+        summary.repairs,
         summary.acknowledged,
         summary.operations,
     );

@@ -159,6 +159,21 @@ impl Model {
         }
     }
 
+    /// What was read is right; says which records up to `last` should be there and are not.
+    pub fn missing(&self, read: &[(Lsn, Vec<u8>)], last: Lsn) -> Result<Vec<Lsn>, String> {
+        let mut missing = Vec::new();
+        let mut read = read.iter().peekable();
+        for due in self.base + 1..=last {
+            while read.next_if(|(lsn, _)| *lsn < due).is_some() {}
+            match read.next_if(|(lsn, _)| *lsn == due) {
+                Some((lsn, payload)) => self.check_record(*lsn, payload)?,
+                None if due < self.may_be_dropped || self.may_be_missing(due) => {}
+                None => missing.push(due),
+            }
+        }
+        Ok(missing)
+    }
+
     /// Compares what was read with what should be there. `least` is the LSN that must be reached.
     pub fn check(&self, first: Lsn, read: &[(Lsn, Vec<u8>)], least: Lsn) -> Result<(), String> {
         if first > self.may_be_dropped.max(1) {

@@ -12,6 +12,7 @@ use crate::disk::{Faults, KeepAll, LoseAll, Random, SimDisk};
 use crate::model::Model;
 use crate::rng::Rng;
 
+mod mend;
 mod rot;
 mod work;
 
@@ -38,6 +39,8 @@ pub struct Summary {
     pub flipped_bits: u64,
     /// Segments rewritten.
     pub rewrites: u64,
+    /// Segments repaired.
+    pub repairs: u64,
     /// File system operations.
     pub operations: u64,
     /// Records acknowledged.
@@ -55,6 +58,7 @@ impl Summary {
         self.full_disks += other.full_disks;
         self.flipped_bits += other.flipped_bits;
         self.rewrites += other.rewrites;
+        self.repairs += other.repairs;
         self.operations += other.operations;
         self.acknowledged += other.acknowledged;
     }

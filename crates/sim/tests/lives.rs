@@ -21,6 +21,7 @@ fn twenty_thousand_lives_keep_every_promise() {
         ("full disks", summary.full_disks),
         ("flipped bits", summary.flipped_bits),
         ("rewrites", summary.rewrites),
+        ("repairs", summary.repairs),
     ] {
         assert!(count > 1_000, "only {count} {what}");
     }
