@@ -2,7 +2,8 @@
 //!
 //! At most one sync group is ever written and not yet synced. So when a crash tears bytes, all
 //! torn bytes belong to one group, and no frame of a later group can exist anywhere. That tells a
-//! torn tail, which was never acknowledged, from damage to bytes that were.
+//! torn tail, which was never acknowledged, from damage to bytes that were. A rewritten segment was
+//! synced before it got its name; nothing in it can be torn, wherever it stands.
 
 use std::io;
 
@@ -24,14 +25,14 @@ pub(crate) enum Verdict {
 }
 
 /// The rule.
-pub(crate) fn verdict(in_last_segment: bool, written: bool, later_group_follows: bool) -> Verdict {
-    match (in_last_segment, written, later_group_follows) {
-        // in the last  | bytes other than | a valid frame of
-        // segment      | zero follow      | a later group follows
+pub(crate) fn verdict(may_be_torn: bool, written: bool, later_group_follows: bool) -> Verdict {
+    match (may_be_torn, written, later_group_follows) {
+        // the last one,    | bytes other than | a valid frame of
+        // not rewritten    | zero follow      | a later group follows
         (true, false, false) => Verdict::Clean,
         (true, true, false) => Verdict::Torn,
         (true, _, true) => Verdict::Damage,
-        // A segment with a successor ends in a seal; anything else there is damage.
+        // A segment with a successor, or rewritten, ends in a seal; anything else is damage.
         (false, _, _) => Verdict::Damage,
     }
 }
