@@ -9,7 +9,7 @@ use crate::Lsn;
 use crate::cursor::{Bad, Cursor, Expect, Frame, NUMBER_LIMIT, Step};
 use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::{self, Kind, PlaceSeed};
-use crate::fs::{Fs, FsFile, OpenMode};
+use crate::fs::{Fs, FsFile, OpenMode, place};
 use crate::marks::{self, Ending, Seal, Start};
 use crate::recovery;
 use crate::repair;
@@ -46,7 +46,7 @@ pub(crate) fn remove_half_made_files(fs: &dyn Fs, dir: &Path) -> Result<(), IoFa
             || repair::parse_damaged_name(name).is_some()
     };
     for name in &names {
-        if segment::without_temporary(name).is_some_and(ours) {
+        if place::without_temporary(name).is_some_and(ours) {
             let path = dir.join(name);
             match fs.remove(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {

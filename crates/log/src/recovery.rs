@@ -21,11 +21,11 @@ use crate::Lsn;
 use crate::cursor::Expect;
 use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::Kind;
-use crate::fs::{Fs, FsFile, OpenMode};
+use crate::fs::{Fs, FsFile, OpenMode, PlaceError, place};
 use crate::layout::{self, BEFORE_THE_FIRST, Scan};
 use crate::marks::Ending;
 use crate::rules::{Mutant, Rule};
-use crate::segment::{self, PlaceError};
+use crate::segment;
 use crate::tail::{self, Verdict};
 
 /// What opening a log for writing found and did.
@@ -225,7 +225,7 @@ impl Opening<'_> {
             if !self.mutant.breaks(Rule::NameSpareAgain) {
                 // Its name may be in the cache only. If a sync of the folder failed when it was
                 // made, another sync would not write the name: it has to be given anew.
-                let temporary = segment::temporary(&path);
+                let temporary = place::temporary(&path);
                 self.fail("rename", &path, self.fs.rename(&path, &temporary))?;
                 self.fail("rename", &temporary, self.fs.rename(&temporary, &path))?;
                 self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
@@ -346,7 +346,7 @@ impl Opening<'_> {
         let epoch = scan.at_end.map_or(0, |expect| expect.epoch) + 1;
         let path = self.dir.join(torn_file_name(&torn, epoch));
         let from = scan.file.as_ref();
-        let saved = segment::place_file(self.fs, self.dir, &path, self.mutant, |to| {
+        let saved = place::place(self.fs, self.dir, &path, self.mutant, |to| {
             copy(from, torn.offset, torn.bytes, to)
         });
         match saved {

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use crate::Lsn;
 use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::{self, HEADER_BYTES, Kind, PlaceSeed};
-use crate::fs::{Fs, FsFile, OpenMode, RealFs};
+use crate::fs::{Fs, FsFile, OpenMode, PlaceError, RealFs, place};
 use crate::layout;
 use crate::log::take_lock;
 use crate::marks::{Gap, Why};
@@ -33,7 +33,7 @@ use crate::rebuild::{Builder, Identity};
 use crate::recovery;
 use crate::rules::Mutant;
 use crate::salvage::{self, Salvage};
-use crate::segment::{self, HeaderError, PlaceError, SegmentHeader};
+use crate::segment::{self, HeaderError, SegmentHeader};
 use crate::tail;
 
 mod plan;
@@ -285,7 +285,7 @@ impl Repair<'_> {
             None => None,
         };
         let mut lost = Vec::new();
-        let placed = segment::place_file(self.fs, self.dir, &path, Mutant::default(), |new| {
+        let placed = place::place(self.fs, self.dir, &path, Mutant::default(), |new| {
             lost = copy(old, new, rebuild.identity, rebuild.until)?;
             Ok(())
         });
@@ -338,7 +338,7 @@ impl Repair<'_> {
             }
             n += 1;
         };
-        let placed = segment::place_file(self.fs, self.dir, &path, Mutant::default(), |to| {
+        let placed = place::place(self.fs, self.dir, &path, Mutant::default(), |to| {
             recovery::copy(from.as_ref(), 0, bytes, to)
         });
         match placed {

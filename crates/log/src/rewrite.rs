@@ -22,12 +22,12 @@ use crate::commit::Shared;
 use crate::cursor::{Cursor, Frame, Step};
 use crate::error::{Damage, IoFailure, OpenError, RewriteError, SyncError};
 use crate::frame::{self, Kind};
-use crate::fs::{Fs, OpenMode};
+use crate::fs::{Fs, OpenMode, PlaceError, place};
 use crate::layout;
 use crate::marks::{Ending, Gap, Seal, Start, Why};
 use crate::rebuild::{Builder, Identity};
 use crate::rules::{Mutant, Rule};
-use crate::segment::{self, PlaceError, SegmentHeader};
+use crate::segment::{self, SegmentHeader};
 use crate::tail;
 use crate::writer::WriteError;
 
@@ -75,7 +75,7 @@ pub(crate) fn rewrite(
     let (file, header) =
         layout::open_segment(fs, dir, number, OpenMode::Read).map_err(open_error)?;
     let mut old = Cursor::new(file, header, None, mutant);
-    let written = segment::write_file(fs, &path, mutant, |new| {
+    let written = place::write_file(fs, &path, mutant, |new| {
         done.bytes_after = copy(&mut old, new, &plan)?;
         Ok(())
     });
@@ -87,7 +87,7 @@ pub(crate) fn rewrite(
             return Err(shared.poison(failure).into());
         }
     }
-    let named = shared.with_folder(|| match segment::name_file(fs, dir, &path, mutant) {
+    let named = shared.with_folder(|| match place::name_file(fs, dir, &path, mutant) {
         Ok(()) => Ok(Ok(())),
         Err(PlaceError::NotPlaced(e)) => Ok(Err(IoFailure::new("rename", &path, e))),
         Err(PlaceError::Sync(e)) => Err(WriteError::Fatal(IoFailure::new("sync", dir, e))),

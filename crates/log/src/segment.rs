@@ -15,17 +15,17 @@
 //! a `Seal`. The rest is zero, and is cut off when the segment is sealed. What the log's own frames
 //! say is at the head of `marks.rs`, how a segment is rewritten at that of `rebuild.rs`.
 //!
-//! Invariant: a file with a segment's name is complete. It is made under another name, filled
-//! with zeros and synced; then renamed; then the folder is synced; only then is it used.
+//! Invariant: a file with a segment's name is complete: it is filled with zeros before it gets its
+//! name, as `fs/place.rs` says.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::Damage;
 use crate::frame::{self, u32_at, u64_at};
-use crate::fs::{Fs, FsFile, OpenMode};
+use crate::fs::{Fs, FsFile, PlaceError, place};
 use crate::marks;
-use crate::rules::{Mutant, Rule};
+use crate::rules::Mutant;
 
 pub(crate) const HEADER_BYTES: u64 = 512;
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -44,7 +44,6 @@ const CRC_AT: usize = 40;
 pub(crate) const LAST_NUMBER: u64 = 999_999_999_999_999;
 const ZERO_CHUNK_BYTES: usize = 256 * 1024;
 const SUFFIX: &str = ".seg";
-const TEMPORARY_SUFFIX: &str = ".tmp";
 
 /// Room that every segment keeps free for its `Seal`.
 pub(crate) fn seal_bytes() -> u64 {
@@ -78,18 +77,6 @@ pub(crate) fn parse_name(name: &str) -> Option<u64> {
     }
     let number = digits.parse().ok()?;
     (1..=LAST_NUMBER).contains(&number).then_some(number)
-}
-
-/// The name that a file would have got, if its name is one that [`temporary`] gives.
-pub(crate) fn without_temporary(name: &str) -> Option<&str> {
-    name.strip_suffix(TEMPORARY_SUFFIX)
-}
-
-/// The name under which a file is made before it gets its own.
-pub(crate) fn temporary(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(TEMPORARY_SUFFIX);
-    PathBuf::from(name)
 }
 
 /// What a segment's header says.
@@ -194,79 +181,6 @@ pub(crate) fn read_header(file: &dyn FsFile, number: u64) -> Result<SegmentHeade
     SegmentHeader::decode(&bytes[..got], number)
 }
 
-/// Why a file could not be put into the folder.
-#[derive(Debug)]
-pub(crate) enum PlaceError {
-    /// Nothing is there; it can be tried again.
-    NotPlaced(io::Error),
-    /// A sync failed. It is not known what a crash would leave.
-    Sync(io::Error),
-}
-
-/// Writes a file under a temporary name with `fill`, syncs it, gives it its name and syncs the
-/// folder.
-pub(crate) fn place_file(
-    fs: &dyn Fs,
-    dir: &Path,
-    path: &Path,
-    mutant: Mutant,
-    fill: impl FnOnce(&dyn FsFile) -> io::Result<()>,
-) -> Result<Box<dyn FsFile>, PlaceError> {
-    let file = write_file(fs, path, mutant, fill)?;
-    name_file(fs, dir, path, mutant)?;
-    Ok(file)
-}
-
-/// The first half of [`place_file`]: a whole file under a temporary name.
-pub(crate) fn write_file(
-    fs: &dyn Fs,
-    path: &Path,
-    mutant: Mutant,
-    fill: impl FnOnce(&dyn FsFile) -> io::Result<()>,
-) -> Result<Box<dyn FsFile>, PlaceError> {
-    let temporary = temporary(path);
-    let open = || fs.open(&temporary, OpenMode::CreateNew);
-    let file = match open() {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            // Left by an attempt that ran out of space or by a crash.
-            fs.remove(&temporary).and_then(|()| open())
-        }
-        other => other,
-    }
-    .map_err(PlaceError::NotPlaced)?;
-    if let Err(e) = fill(file.as_ref()) {
-        // Best effort: what stays behind is removed by the next attempt or the next open.
-        drop(fs.remove(&temporary));
-        return Err(PlaceError::NotPlaced(e));
-    }
-    if !mutant.breaks(Rule::SyncBeforeRename) {
-        file.sync().map_err(PlaceError::Sync)?;
-    }
-    Ok(file)
-}
-
-/// The second half: the file gets its name, which another one may have had.
-pub(crate) fn name_file(
-    fs: &dyn Fs,
-    dir: &Path,
-    path: &Path,
-    mutant: Mutant,
-) -> Result<(), PlaceError> {
-    let temporary = temporary(path);
-    fs.rename(&temporary, path).map_err(PlaceError::NotPlaced)?;
-    if !mutant.breaks(Rule::SyncFolder) {
-        fs.sync_dir(dir).map_err(|e| match e.raw_os_error() {
-            // The folder could not even be opened: nothing was synced, and nothing lost.
-            Some(ENFILE | EMFILE) => PlaceError::NotPlaced(e),
-            _ => PlaceError::Sync(e),
-        })?;
-    }
-    Ok(())
-}
-
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
-
 /// Makes a segment file: allocated, filled with zeros, durable under its name. From here on, a
 /// durable append into it costs one flush, and cannot meet a full disk (on a file system that
 /// overwrites in place; one that copies on write may still need room).
@@ -276,7 +190,7 @@ pub(crate) fn prepare(
     header: SegmentHeader,
     mutant: Mutant,
 ) -> Result<Box<dyn FsFile>, PlaceError> {
-    place_file(fs, dir, &path(dir, header.number), mutant, |file| {
+    place::place(fs, dir, &path(dir, header.number), mutant, |file| {
         file.write_full(&header.encode(), 0)?;
         let zeros = vec![0; ZERO_CHUNK_BYTES.min(header.size_bytes as usize)];
         let mut at = HEADER_BYTES;
@@ -311,7 +225,10 @@ mod tests {
             assert_eq!(parse_name(name), None, "{name}");
         }
         let temporary = "0000000000000001.seg.tmp";
-        assert_eq!(without_temporary(temporary).and_then(parse_name), Some(1));
+        assert_eq!(
+            place::without_temporary(temporary).and_then(parse_name),
+            Some(1)
+        );
     }
 
     #[test]

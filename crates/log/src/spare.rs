@@ -8,9 +8,9 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::error::IoFailure;
-use crate::fs::{Fs, FsFile};
+use crate::fs::{Fs, FsFile, PlaceError};
 use crate::rules::Mutant;
-use crate::segment::{self, PlaceError, SegmentHeader};
+use crate::segment::{self, SegmentHeader};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock, thread};
 
 /// Why there is no next segment.
