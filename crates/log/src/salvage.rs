@@ -179,17 +179,21 @@ pub(crate) fn survey(mut salvage: Salvage, rewritten: bool) -> io::Result<Survey
     }
     survey.damage = salvage.damage.take().or(survey.damage);
     survey.torn = salvage.torn || salvage.torn_group.is_some() && survey.whole != survey.end;
-    let behind = salvage.cursor.offset();
-    if survey.seal.is_some()
-        && survey.damage.is_none()
-        && tail::any_nonzero(salvage.cursor.file(), behind)?
-    {
-        survey.damage = Some(Damage {
-            segment: salvage.number,
-            offset: behind,
-            expected: "nothing behind the seal".into(),
-            found: "bytes that are not zero".into(),
-        });
+    if survey.seal.is_some() && survey.damage.is_none() {
+        survey.damage = damage_behind_seal(&salvage, rewritten)?;
     }
     Ok(survey)
+}
+
+fn damage_behind_seal(salvage: &Salvage, rewritten: bool) -> io::Result<Option<Damage>> {
+    let cursor = &salvage.cursor;
+    let group = salvage.last.map_or(0, |e| e.group_of_a_bad_frame());
+    let rest = tail::examine(cursor.file(), cursor.seed(), cursor.offset(), group)?;
+    let damaged = rest.is_damage_behind_seal(rewritten);
+    Ok(damaged.then(|| Damage {
+        segment: salvage.number,
+        offset: cursor.offset(),
+        expected: "nothing behind the seal".into(),
+        found: "bytes that are not zero".into(),
+    }))
 }

@@ -46,6 +46,16 @@ pub(crate) struct Rest {
     pub later_frame: Option<u64>,
 }
 
+impl Rest {
+    /// Whether this is damage, behind a seal. Nobody reads there. A torn tail was overwritten with
+    /// zeros and then the sealed file was cut; but if the syncs of both failed, the torn bytes can
+    /// come back, also when other segments have followed. They are of no later group than the seal,
+    /// and never in a segment that was rewritten.
+    pub fn is_damage_behind_seal(&self, rewritten: bool) -> bool {
+        self.later_frame.is_some() || rewritten && self.written_until.is_some()
+    }
+}
+
 /// Reads everything from `from` to the end of the file, looking for valid frames of any group
 /// after `group`.
 pub(crate) fn examine(

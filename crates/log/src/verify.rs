@@ -509,14 +509,16 @@ impl Walk {
     fn finish_sealed(&mut self, cursor: &Cursor, place: &Place) -> io::Result<()> {
         let end = cursor.offset();
         let (expected, found) = ("nothing behind the seal", "bytes that are not zero");
-        match tail::written_until(cursor.file(), end)? {
+        let group = cursor.expect().map_or(0, |e| e.group_of_a_bad_frame());
+        let rest = tail::examine(cursor.file(), cursor.seed(), end, group)?;
+        if rest.is_damage_behind_seal(place.rewritten) {
+            self.damage(place.number, end, expected.into(), found.into());
+        } else if let Some(until) = rest.written_until
+            && place.number == self.last
+        {
             // As opening would.
-            Some(until) if place.number == self.last && !place.rewritten => {
-                let reason = format!("expected {expected}, found {found}");
-                self.report.torn = Some(torn(place.number, end, until, reason));
-            }
-            Some(_) => self.damage(place.number, end, expected.into(), found.into()),
-            None => {}
+            let reason = format!("expected {expected}, found {found}");
+            self.report.torn = Some(torn(place.number, end, until, reason));
         }
         if let Some(segment) = self.report.segments.last_mut() {
             segment.sealed = true;
