@@ -11,7 +11,7 @@
 //! |---|---|
 //! | log id | the header of most segments |
 //! | oldest segment | the latest mark that says it; the lowest number there is |
-//! | first LSN | its `Start`; the `Seal` before; where the readable part of the one before ends; its first frame; the next one's |
+//! | first LSN | 1 for segment 1; its `Start`; the `Seal` before; where the readable part of the one before ends; its first frame; the next one's |
 //! | group | one less than that of the next `Start`; its `Seal`; its last frame |
 //! | how it ended | the next `Start`; its `Seal` |
 //!
@@ -75,7 +75,8 @@ pub struct RepairAction {
 
 /// Makes a damaged log usable again. Every record that is readable is kept, under its LSN; those
 /// that are not are given up, and the report says which. The damaged files are kept aside, under
-/// other names, and never removed.
+/// other names, and never removed. A batch that damage has hit may be there in part, and of the last
+/// batch, if the file was cut off, also the part that nobody had waited for yet.
 ///
 /// Restoring the log from a copy is better, if there is one. A sound log is not changed.
 ///
@@ -261,7 +262,11 @@ impl Repair<'_> {
         {
             let end = seen.survey.whole_until.max(segment::HEADER_BYTES);
             if let Some(damage) = layout::cut_short(header, file_bytes, end) {
-                // It had been sealed, or worse; in either case no crash explains its end.
+                // It had been sealed, or worse; in either case no crash explains its end. What is
+                // readable there may have been acknowledged, and is kept. If it was not, it is of
+                // the group that was being written, because frames of an earlier opening do not
+                // continue (see `Salvage`); and opening, too, keeps such a group if all of it is
+                // there.
                 seen.torn_group = None;
                 let salvage = seen.salvage(self.open(number)?, log_id);
                 seen.survey = self.fail(number, salvage::survey(salvage, rewritten))?;

@@ -50,6 +50,10 @@ impl Salvage {
     pub fn next(&mut self) -> io::Result<Option<Frame>> {
         while !self.ended {
             let bad = match self.cursor.step()? {
+                Step::Frame(frame) if self.beyond_reach(&frame) => {
+                    self.go_on_from(frame.offset + ALIGN)?;
+                    continue;
+                }
                 Step::Frame(frame) if self.continues(&frame.header) => {
                     self.last = self.cursor.expect();
                     self.ended = frame.header.kind == Kind::Seal;
@@ -97,6 +101,17 @@ impl Salvage {
             None => self.ended = true,
         }
         Ok(())
+    }
+
+    /// Whether a frame has numbers with which opening would refuse the log. Then they are damage,
+    /// however right its checksums are: a log that went on from there would not be opened again.
+    fn beyond_reach(&mut self, frame: &Frame) -> bool {
+        let after = self.cursor.expect();
+        let damage = after.and_then(|e| layout::beyond_reach(self.number, frame.offset, &e));
+        if self.damage.is_none() {
+            self.damage.clone_from(&damage);
+        }
+        damage.is_some()
     }
 
     fn continues(&self, header: &Header) -> bool {

@@ -398,10 +398,16 @@ impl Walk {
     /// are of an earlier group.
     fn suspect(&mut self, cursor: &Cursor, place: &mut Place, bad: Bad) -> io::Result<()> {
         let offset = cursor.offset();
+        // If it was found behind other bad bytes, and is not whole after all, it may be of their
+        // group.
+        let group = match cursor.expect() {
+            Some(expect) => expect.group_of_a_bad_frame(),
+            None => place.suspects.last().map_or(0, |before| before.group),
+        };
         place.suspects.push(Suspect {
             offset,
             bad,
-            group: cursor.expect().map_or(0, |e| e.group_of_a_bad_frame()),
+            group,
             counted: place.counted,
             whole_until: place.whole_until,
         });

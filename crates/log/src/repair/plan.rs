@@ -185,11 +185,10 @@ fn first_lsns(slots: &[Slot<'_>]) -> Result<Vec<Lsn>, String> {
             let seal = survey.seal.map(|(seal, _)| seal.lsn);
             seal.or(survey.end.map(|end| end.lsn))
         };
-        let at_first = || match slot.number {
-            1 => Some(1),
-            _ => slot.seen?.survey.first_lsn,
-        };
-        known.push(own.or_else(from_before).or_else(at_first));
+        let at_first = || slot.seen?.survey.first_lsn;
+        // A log begins with LSN 1, whatever its first segment says.
+        let begins = (slot.number == 1).then_some(BEFORE_THE_FIRST.lsn);
+        known.push(begins.or(own).or_else(from_before).or_else(at_first));
     }
     // What nobody says is empty, and what overlaps belongs to the later one.
     let mut next = known
