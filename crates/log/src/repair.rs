@@ -95,7 +95,9 @@ pub struct RepairAction {
 ///
 /// # Errors
 /// The log is open elsewhere or from a newer version, nothing in it is readable, or the file system
-/// failed or is full. After a failure of the file system, run it again.
+/// failed or is full. After a failure of the file system, run it again. If it was a sync that
+/// failed, a power cut may still bring the damage back, though no more than that: then repair it
+/// once more.
 pub fn repair(dir: impl AsRef<Path>) -> Result<RepairReport, OpenError> {
     repair_on(&RealFs, dir.as_ref())
 }
