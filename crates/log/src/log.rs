@@ -278,6 +278,12 @@ impl Log {
         Ok(())
     }
 
+    /// The log's own number, drawn by chance when it was made. It never changes, and tells whether
+    /// files beside the log belong to it.
+    pub fn log_id(&self) -> u64 {
+        self.handle.shared.log_id
+    }
+
     /// The last LSN given out; 0 if none ever was.
     pub fn last_lsn(&self) -> Lsn {
         lock(&self.handle.shared.filling).next_lsn - 1
@@ -352,12 +358,13 @@ impl Log {
         })
     }
 
-    /// The segments there are, ascending.
+    /// The segments there are, ascending, with what is durable in them. All but the newest are
+    /// sealed; that one is after [`Log::seal`], until the next record is written.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         self.handle.shared.list_segments()
     }
 
-    /// Opens one segment, to read its records in order or each at its offset.
+    /// Opens one segment, to read its durable records in order or each at its offset.
     ///
     /// # Errors
     /// There is no such segment, its header is damaged, or it could not be read.
@@ -368,12 +375,16 @@ impl Log {
     }
 
     /// Replaces a sealed segment by one without the records for which `keep` says false, and says
-    /// what came of it. The others keep their LSNs and their bytes, and get other offsets. Whoever
-    /// reads the segment at the moment finishes the old file.
+    /// what came of it. The others keep their LSNs and their bytes, and get other offsets; readers
+    /// pass over those that are gone. Whoever reads the segment at the moment finishes the old file.
     ///
-    /// After a crash the segment is as it was, or rewritten. Needs room for the new file beside the
-    /// old one. `keep` is asked about each record once, in order; it may read the log, but must not
-    /// close it, drop segments or rewrite them.
+    /// When this returns `Ok`, no crash brings the removed records back, also those that an earlier
+    /// rewrite removed whose end nobody saw. If it fails, or a crash interrupts it, the segment is
+    /// as it was, or rewritten. If there is nothing to remove, the file stays as it is.
+    ///
+    /// Appending, waiting and reading go on meanwhile. Needs room for the new file beside the old
+    /// one. `keep` is asked about each record once, in order, before anything is changed; it may
+    /// read the log, but must not close it, drop segments or rewrite them.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-rw-{}", std::process::id()));

@@ -64,6 +64,10 @@ pub(crate) fn find(segments: &[SegmentInfo], number: u64) -> Option<SegmentInfo>
 /// Holds an open file and little else; keep it for as long as there is something to read. It goes
 /// on reading the file it has opened, also after the segment was rewritten or dropped.
 ///
+/// An offset is of use only in the file it was found in. Rewriting a segment gives it another file,
+/// in which a record has another offset: a reader opened after that finds at the old one a record
+/// with another LSN, or nothing that is a record.
+///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-segments-{}", std::process::id()));
 /// let log = dalsegno_log::Log::open(&dir)?;
@@ -170,10 +174,12 @@ impl SegmentReader {
 
     /// Reads the one record at an offset that [`SegmentReader::next_record`] gave, into `buffer`,
     /// and checks all of it. Takes one read of the file for a short record and two for a long one.
-    /// Any number of threads may do this at a time.
+    /// Any number of threads may do this at a time. The record's LSN tells whether it is the one
+    /// that was meant, if the segment may have been rewritten since.
     ///
     /// # Errors
-    /// What is at the offset is damaged, is no durable record, or could not be read.
+    /// [`ReadError::Damage`] if what is at the offset is damaged, or is no durable record, as with
+    /// an offset from before a rewrite; or it could not be read.
     pub fn record_at<'b>(
         &self,
         offset: u64,

@@ -111,6 +111,11 @@ impl LogView {
         Ok(end.last_lsn)
     }
 
+    /// The log's own number; see [`crate::Log::log_id`].
+    pub fn log_id(&self) -> u64 {
+        self.source.log_id
+    }
+
     /// The last LSN that can be read; 0 if none.
     pub fn last_lsn(&self) -> Lsn {
         self.source.limit.load(Ordering::Acquire)
