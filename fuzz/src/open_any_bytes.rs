@@ -5,7 +5,7 @@
 
 use dalsegno_fuzz::mem_fs::MemFs;
 use dalsegno_fuzz::{DIR, decode, options};
-use dalsegno_log::{Log, OpenError, ReadError, Reader, Report, verify_on};
+use dalsegno_log::{Log, OpenError, ReadError, Reader, Report, repair_on, verify_on};
 use libfuzzer_sys::fuzz_target;
 
 const BEYOND_REACH: &str = "numbers that a log can reach";
@@ -14,6 +14,7 @@ fuzz_target!(|input: &[u8]| {
     let fs = decode(input);
     let verified = verify_on(&fs, DIR.as_ref());
     view(&fs, &verified);
+    repair(&fs.copy(), &verified);
     write(&fs, &verified);
 });
 
@@ -43,6 +44,39 @@ fn view(fs: &MemFs, verified: &Result<Report, OpenError>) {
         Ok(Ok(_)) => {}
         Ok(Err(e)) => assert!(!report.is_sound(), "sound, but reading says {e}"),
         Err(e) => assert!(!report.is_sound(), "sound, but opening says {e}"),
+    }
+}
+
+/// What is repaired is sound and opens; what was sound is left as it was.
+fn repair(fs: &MemFs, verified: &Result<Report, OpenError>) {
+    let report = match repair_on(fs, DIR.as_ref()) {
+        Ok(report) => report,
+        Err(OpenError::Unrepairable { why, .. }) => {
+            let sound = verified.as_ref().is_ok_and(Report::is_sound);
+            assert!(!sound, "sound, but it cannot be repaired: {why}");
+            return;
+        }
+        Err(e) => {
+            assert!(
+                verified.is_err(),
+                "it can be verified, but a repair says {e}"
+            );
+            return;
+        }
+    };
+    if verified.as_ref().is_ok_and(Report::is_sound) {
+        assert_eq!(report.actions, []);
+    }
+    let again = verify_on(fs, DIR.as_ref()).expect("it can be verified");
+    let damages = again.damages;
+    let reachable = damages.iter().all(|d| d.expected != BEYOND_REACH);
+    assert!(
+        damages.is_empty() || !reachable,
+        "repaired, but {damages:?}"
+    );
+    if reachable {
+        let log = options(fs).open(DIR).expect("what was repaired opens");
+        drop(log.read_from(log.first_lsn()).and_then(read_all));
     }
 }
 

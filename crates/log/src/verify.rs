@@ -275,7 +275,7 @@ impl Walk {
         } else if number < self.last || place.rewritten {
             self.condemn(&mut place);
         } else {
-            self.finish_last(&cursor, &mut place)?;
+            self.finish_last(&mut cursor, &mut place)?;
             let damage = layout::cut_short(&header, file_bytes, place.whole_until);
             self.report.damages.extend(damage);
         }
@@ -494,13 +494,15 @@ impl Walk {
     /// they are the end of the log, or a torn tail. What was counted behind the last whole batch
     /// was never acknowledged.
     ///
-    /// A whole start that does not continue the segment before is neither: opening goes by it.
-    fn finish_last(&mut self, cursor: &Cursor, place: &mut Place) -> io::Result<()> {
+    /// A readable start that does not continue the segment before is neither: opening goes by it,
+    /// except in segment 1, of which it knows how it begins.
+    fn finish_last(&mut self, cursor: &mut Cursor, place: &mut Place) -> io::Result<()> {
         let at = segment::HEADER_BYTES;
-        if place.suspects.first().is_some_and(|s| s.offset == at)
-            && tail::frame_at(cursor.file(), cursor.seed(), at)?.is_some()
-        {
-            self.condemn(place);
+        if place.number > 1 && place.suspects.first().is_some_and(|s| s.offset == at) {
+            cursor.jump(at);
+            if matches!(cursor.step()?, Step::Frame(_)) {
+                self.condemn(place);
+            }
         }
         let Some(first) = place.suspects.drain(..).next() else {
             return Ok(());
