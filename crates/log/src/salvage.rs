@@ -158,7 +158,7 @@ pub(crate) fn survey(mut salvage: Salvage, rewritten: bool) -> io::Result<Survey
             survey.whole_until = salvage.cursor.offset();
         }
         let oldest = layout::oldest_in(&salvage.cursor, &frame, salvage.number);
-        survey.oldest = survey.oldest.max(oldest);
+        survey.oldest = oldest.or(survey.oldest);
         let payload = salvage.payload(&frame);
         let wrong = |what: &str| Damage {
             segment: salvage.number,

@@ -370,6 +370,17 @@ fn what_cannot_be_repaired_is_not_touched() {
         "{error}"
     );
     assert_eq!(fs.get(path(1)), Some(vec![7; 3000]));
+    // Of all segments, only the prepared one is left: it knows of no record.
+    let fs = small_log(Made::Closed);
+    let prepared = *numbers(&fs).last().unwrap();
+    assert!(prepared > 1);
+    for number in 1..prepared {
+        fs.remove(&path(number)).unwrap();
+    }
+    change(&fs, prepared, |bytes| bytes[512..].fill(0));
+    let error = repair_on(&fs, DIR.as_ref()).unwrap_err();
+    assert!(matches!(error, OpenError::Unrepairable { .. }), "{error}");
+    assert_eq!(numbers(&fs), [prepared]);
     let none = repair_on(&MemFs::new(), DIR.as_ref()).unwrap_err();
     assert!(matches!(none, OpenError::Missing { .. }), "{none}");
 }

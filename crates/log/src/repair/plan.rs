@@ -15,6 +15,8 @@ use crate::segment::{self, SegmentHeader};
 /// More missing segments than this are no damage but another mistake.
 const MISSING_MAX: u64 = 10_000;
 
+const NOTHING_TELLS: &str = "nothing in it tells where its records begin";
+
 /// One segment's file, as far as it can be read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
@@ -91,7 +93,13 @@ pub(super) fn plan(all: &[Seen], log_id: u64) -> Result<Plan<'_>, String> {
         remove: useless_spares(all),
     };
     let Some(last) = all.iter().rfind(|seen| !seen.prepared) else {
-        return Ok(plan);
+        // A log without a record has only segment 1; with another number, records were lost.
+        let first = all.first().map_or(1, |seen| seen.number);
+        return if first == 1 {
+            Ok(plan)
+        } else {
+            Err(NOTHING_TELLS.to_owned())
+        };
     };
     let oldest = oldest(all, last.number);
     if last.number - oldest >= MISSING_MAX + all.len() as u64 {
@@ -159,10 +167,10 @@ fn useless_spares(all: &[Seen]) -> Vec<(u64, Damage)> {
     useless
 }
 
-/// The oldest segment that belongs to the log: it never falls, so the latest that is said counts.
+/// The oldest segment that belongs to the log: the latest that is said counts, as in opening.
 fn oldest(all: &[Seen], last: u64) -> u64 {
-    let said = all.iter().filter_map(|seen| seen.survey.oldest);
-    let said = said.filter(|oldest| (1..=last).contains(oldest)).max();
+    let said = all.iter().rev().find_map(|seen| seen.survey.oldest);
+    let said = said.filter(|oldest| (1..=last).contains(oldest));
     let lowest = all.first().map_or(1, |seen| seen.number);
     said.unwrap_or(lowest)
 }
@@ -195,7 +203,7 @@ fn first_lsns(slots: &[Slot<'_>]) -> Result<Vec<Lsn>, String> {
         .iter()
         .rev()
         .find_map(|lsn| *lsn)
-        .ok_or_else(|| "nothing in it tells where its records begin".to_owned())?;
+        .ok_or_else(|| NOTHING_TELLS.to_owned())?;
     for lsn in known.iter_mut().rev() {
         next = lsn.map_or(next, |lsn| lsn.min(next));
         *lsn = Some(next);
