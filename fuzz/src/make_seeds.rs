@@ -16,6 +16,8 @@ fn main() {
         ("segments", made(segments, true)),
         ("dropped", made(dropped, true)),
         ("killed", made(dropped, false)),
+        ("rewritten", made(rewritten, true)),
+        ("rewritten-last", made(rewritten, false)),
     ];
     for (name, fs) in &logs {
         for flags in 0..4 {
@@ -51,6 +53,15 @@ fn segments(log: &Log) {
         log.seal().expect("nothing fails here");
     }
     append(log, 2, 20);
+}
+
+fn rewritten(log: &Log) {
+    segments(log);
+    log.seal().expect("nothing fails here");
+    for info in log.segments() {
+        log.rewrite_segment(info.number, |lsn, _| lsn % 3 == 0)
+            .expect("nothing fails here");
+    }
 }
 
 fn dropped(log: &Log) {

@@ -25,6 +25,7 @@ use crate::error::{IoFailure, Poisoned, SyncError};
 use crate::filling::{Filling, Group};
 use crate::fs::FsLock;
 use crate::options::Options;
+use crate::segments::{self, SegmentInfo};
 use crate::sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock};
 use crate::writer::{WriteError, Writer};
 
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     pub durable: Arc<AtomicU64>,
     /// Number and first LSN of the segments that readers can use.
     pub segments: Arc<Mutex<Vec<(u64, Lsn)>>>,
+    /// The newest segment that was sealed before there was a next one; 0 if none.
+    sealed: AtomicU64,
     poisoned: OnceLock<Poisoned>,
     /// Locked by whoever has the turn, and for a moment by who asks for statistics.
     pub writer: Mutex<Writer>,
@@ -140,6 +143,7 @@ impl Shared {
             filling: Mutex::new(Filling::new(next_lsn)),
             durable: Arc::new(AtomicU64::new(next_lsn - 1)),
             segments: Arc::new(Mutex::new(segments)),
+            sealed: AtomicU64::new(0),
             poisoned: OnceLock::new(),
             writer: Mutex::new(writer),
             idle_group: Mutex::new(Group::default()),
@@ -154,12 +158,27 @@ impl Shared {
         self.durable.load(Ordering::Acquire)
     }
 
+    /// The segments there are, with what is durable in them.
+    pub fn list_segments(&self) -> Vec<SegmentInfo> {
+        let segments = lock(&self.segments);
+        // Under the lock: a segment is added before what is in it counts as durable.
+        let sealed = self.sealed.load(Ordering::Acquire);
+        segments::list(&segments, sealed, self.durable())
+    }
+
+    /// The writer has sealed the newest segment and has not begun another.
+    pub fn newest_is_sealed(&self) {
+        if let Some((number, _)) = lock(&self.segments).last() {
+            self.sealed.store(*number, Ordering::Release);
+        }
+    }
+
     pub fn poisoned(&self) -> Option<&Poisoned> {
         self.poisoned.get()
     }
 
     /// From here on nothing is acknowledged.
-    fn poison(&self, cause: IoFailure) -> Poisoned {
+    pub fn poison(&self, cause: IoFailure) -> Poisoned {
         self.poisoned.get_or_init(|| Poisoned { cause }).clone()
     }
 
@@ -169,7 +188,7 @@ impl Shared {
         std::process::id() == self.opened_by
     }
 
-    fn check_ours(&self) -> Result<(), SyncError> {
+    pub fn check_ours(&self) -> Result<(), SyncError> {
         if self.is_ours() {
             return Ok(());
         }
@@ -281,6 +300,34 @@ impl Shared {
         first: Before,
         work: impl FnOnce(&mut Writer) -> Result<T, WriteError>,
     ) -> Result<T, SyncError> {
+        self.get_turn()?;
+        self.use_turn(|shared| {
+            if first == Before::WriteAll {
+                let last = lock(&shared.filling).next_lsn - 1;
+                shared.write_up_to(last)?;
+            }
+            let worked = work(&mut lock(&shared.writer));
+            worked.map_err(|e| shared.write_error(e))
+        })
+    }
+
+    /// Runs `work` while nobody else changes the names in the folder. If its sync fails, names that
+    /// others gave would be lost with its own, and nobody else would be told.
+    pub fn with_folder<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, WriteError>,
+    ) -> Result<T, SyncError> {
+        self.get_turn()?;
+        self.use_turn(|shared| {
+            let settled = lock(&shared.writer).settle_spare();
+            settled
+                .and_then(|()| work())
+                .map_err(|e| shared.write_error(e))
+        })
+    }
+
+    /// Waits for the turn.
+    fn get_turn(&self) -> Result<(), SyncError> {
         self.check_ours()?;
         let mut queue = lock(&self.queue);
         queue.turn_requests += 1;
@@ -295,15 +342,7 @@ impl Shared {
             return Err(SyncError::Closed);
         }
         queue.taken = true;
-        drop(queue);
-        self.use_turn(|shared| {
-            if first == Before::WriteAll {
-                let last = lock(&shared.filling).next_lsn - 1;
-                shared.write_up_to(last)?;
-            }
-            let worked = work(&mut lock(&shared.writer));
-            worked.map_err(|e| shared.write_error(e))
-        })
+        Ok(())
     }
 
     /// With the turn: does some writing, and ends the turn. Also if the writing panics: then the

@@ -1,14 +1,22 @@
 //! Walks the frames of one segment file, checking each one fully.
 //!
 //! Invariant: what comes out is exactly what was written, in order. Every frame is checked for its
-//! checksums, its place, and that LSN, group and epoch continue those of the frame before it. The
-//! buffer never grows past what the file can hold.
+//! checksums, its place, and that LSN, group and epoch continue those of the frame before it:
+//!
+//! | frame | LSN | group | epoch |
+//! |---|---|---|---|
+//! | any | that of the frame before, plus the records that one stood for | the same, or the next one | the same or later |
+//! | `Start` of a rewritten segment | likewise | any later one: the segment is one group, numbered like its first seal | likewise |
+//!
+//! A `Gap` stands for the records it counts, and only a rewritten segment has one. The buffer never
+//! grows past what the file can hold.
 
 use std::io;
 
 use crate::Lsn;
 use crate::frame::{self, HEADER_BYTES, Header, Kind, NotAFrame, PlaceSeed};
 use crate::fs::FsFile;
+use crate::marks::Gap;
 use crate::rules::{Mutant, Rule};
 use crate::segment::{self, checksum_text};
 
@@ -40,6 +48,15 @@ impl Expect {
 pub(crate) struct Frame {
     pub offset: u64,
     pub header: Header,
+    /// How many records it stands for: one if it is one.
+    pub records: u64,
+}
+
+impl Frame {
+    /// The LSN that comes after it.
+    pub fn next_lsn(&self) -> Lsn {
+        self.header.lsn + self.records
+    }
 }
 
 /// Why the bytes at the cursor are not the next frame.
@@ -129,6 +146,11 @@ impl Cursor {
         self.seed
     }
 
+    /// The segment was complete when it got its name: what is bad in it was never torn.
+    pub fn rewritten(&self) -> bool {
+        self.header.rewritten
+    }
+
     pub fn file(&self) -> &dyn FsFile {
         self.file.as_ref()
     }
@@ -186,15 +208,22 @@ impl Cursor {
             let found = format!("{padding:02x?}");
             return Ok(Step::Bad(Bad::new("zeros up to the next frame", found)));
         }
+        let Some(records) = records_in(&header, payload) else {
+            return Ok(Step::Bad(Bad::new("a gap that counts records", "none")));
+        };
         let offset = self.offset;
         self.offset += frame_bytes;
         self.expect = Some(Expect {
-            lsn: header.lsn + u64::from(header.kind == Kind::Record),
+            lsn: header.lsn + records,
             group: header.group,
             group_ended: header.ends_group(),
             epoch: header.epoch,
         });
-        Ok(Step::Frame(Frame { offset, header }))
+        Ok(Step::Frame(Frame {
+            offset,
+            header,
+            records,
+        }))
     }
 
     /// The payload of the frame that the last step returned.
@@ -252,6 +281,9 @@ impl Cursor {
         if header.kind != Kind::Record && !header.ends_batch() {
             return Err(Bad::new("a mark that stands alone", "part of a batch"));
         }
+        if header.kind == Kind::Gap && !self.rewritten() {
+            return Err(Bad::new("no gap in a segment as it was written", "a gap"));
+        }
         let numbers = [header.lsn, header.group, header.epoch];
         if numbers.iter().any(|n| !(1..NUMBER_LIMIT).contains(n)) {
             let found = format!("{numbers:?}");
@@ -265,7 +297,12 @@ impl Cursor {
             return Err(Bad::new(format!("LSN {expected}"), format!("LSN {found}")));
         }
         let same_group = header.group == expect.group && !expect.group_ended;
-        if !same_group && header.group != expect.group + 1 {
+        let next_group = if first && self.rewritten() {
+            header.group > expect.group
+        } else {
+            header.group == expect.group + 1
+        };
+        if !same_group && !next_group {
             let expected = format!("sync group {}", expect.group_of_a_bad_frame());
             return Err(Bad::new(expected, format!("{}", header.group)));
         }
@@ -332,5 +369,22 @@ impl Cursor {
         // On an error nothing in the buffer may be taken for what is on disk.
         self.buffer.truncate(*got.as_ref().unwrap_or(&0));
         Ok(got? >= bytes)
+    }
+}
+
+/// How many records a frame stands for; `None` if it is a gap that does not say.
+fn records_in(header: &Header, payload: &[u8]) -> Option<u64> {
+    match header.kind {
+        Kind::Record => Some(1),
+        Kind::Gap => {
+            let gap = Gap::decode(payload)?;
+            // Like every LSN, the one behind it is below the limit.
+            header
+                .lsn
+                .checked_add(gap.records)
+                .filter(|lsn| *lsn < NUMBER_LIMIT)?;
+            Some(gap.records)
+        }
+        Kind::Start | Kind::Seal | Kind::Opened | Kind::Closed | Kind::Dropped => Some(0),
     }
 }

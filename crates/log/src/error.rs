@@ -92,7 +92,7 @@ pub enum OpenError {
     /// The log is damaged in a place where no crash can explain it.
     #[error(
         "the log in {} is damaged, nothing was changed: {damage}: restore it from a copy, or see \
-         what is readable with verify",
+         what is readable with verify, and keep that with repair",
         dir.display()
     )]
     Damage {
@@ -100,6 +100,18 @@ pub enum OpenError {
         dir: PathBuf,
         /// The first damage found.
         damage: Damage,
+    },
+    /// So little of the log is readable that a repair would have to guess. Nothing was changed.
+    #[error(
+        "the log in {} cannot be repaired, nothing was changed: {why}: restore it from a copy, or \
+         move the folder away and begin a new log",
+        dir.display()
+    )]
+    Unrepairable {
+        /// The log's folder.
+        dir: PathBuf,
+        /// What is missing.
+        why: String,
     },
     /// Written by a newer version.
     #[error(
@@ -195,12 +207,57 @@ pub enum ReadError {
         /// The first LSN there is.
         first: Lsn,
     },
+    /// No segment has this number: it was dropped, or there never was one.
+    #[error("there is no segment {number}: see which there are with segments")]
+    NoSegment {
+        /// What was asked for.
+        number: u64,
+    },
     /// The bytes on disk are not what was written.
     #[error("the log is damaged: {0}: restore it from a copy, or see what is readable with verify")]
     Damage(Damage),
     /// The file system failed.
     #[error("{0}")]
     Io(#[from] IoFailure),
+}
+
+/// Rewriting a segment failed. Unless the log is poisoned, it goes on as before, and so may be
+/// tried again.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RewriteError {
+    /// No segment has this number: it was dropped, or there never was one. Nothing was changed.
+    #[error("there is no segment {number}: nothing was changed; see which there are with segments")]
+    NoSegment {
+        /// What was asked for.
+        number: u64,
+    },
+    /// The segment is being written to. Nothing was changed.
+    #[error("segment {number} is still being written to: nothing was changed; seal it first")]
+    NotSealed {
+        /// What was asked for.
+        number: u64,
+    },
+    /// The segment is not as it was written. Nothing was changed.
+    #[error(
+        "the log is damaged, nothing was changed: {0}: restore it from a copy, or repair the log"
+    )]
+    Damage(Damage),
+    /// The file system failed, or the disk is full. The segment is as it was, or rewritten.
+    #[error("{0}: every record to be kept is still there; try again")]
+    Io(#[from] IoFailure),
+    /// The log was closed. Nothing was changed.
+    #[error("the log is closed: nothing was changed; open it again")]
+    Closed,
+    /// A sync failed, now or before. After a crash the segment is as it was, or rewritten.
+    #[error("{0}")]
+    Poisoned(#[from] Poisoned),
+}
+
+impl From<Damage> for RewriteError {
+    fn from(damage: Damage) -> RewriteError {
+        RewriteError::Damage(damage)
+    }
 }
 
 /// Dropping segments failed.

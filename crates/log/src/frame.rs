@@ -9,8 +9,8 @@
 //! | 1 | 1 | flags: 1 = last of its batch, 2 = last of its sync group |
 //! | 2 | 2 | zero |
 //! | 4 | 4 | payload length |
-//! | 8 | 8 | LSN (for a mark: the LSN of the next record) |
-//! | 16 | 8 | sync group |
+//! | 8 | 8 | LSN (for a mark: the LSN of the next record; for a gap: the first it stands for) |
+//! | 16 | 8 | sync group; in a rewritten segment that of its first seal, in all frames |
 //! | 24 | 8 | epoch: rises with every opening after which something was written |
 //! | 32 | 4 | CRC32C of the payload |
 //! | 36 | 4 | CRC32C of log id, segment number, offset in the segment, and bytes 0..36 |
@@ -52,6 +52,8 @@ pub(crate) enum Kind {
     Closed = 5,
     /// Segments were given up here; `Start` and `Opened` repeat which one is the oldest left.
     Dropped = 6,
+    /// Stands where records were; only in a rewritten segment.
+    Gap = 7,
 }
 
 impl Kind {
@@ -63,6 +65,7 @@ impl Kind {
             4 => Some(Kind::Opened),
             5 => Some(Kind::Closed),
             6 => Some(Kind::Dropped),
+            7 => Some(Kind::Gap),
             _ => None,
         }
     }
@@ -176,14 +179,19 @@ pub(crate) struct Stamp {
 
 /// Completes all frames of `group_bytes`, which will be written at `stamp.offset`, and marks the
 /// last one as the end of its group. Returns the chain value continued over them.
-pub(crate) fn stamp(group_bytes: &mut [u8], stamp: Stamp, mut chain: u32) -> u32 {
-    let total = group_bytes.len();
+pub(crate) fn stamp(group_bytes: &mut [u8], stamp: Stamp, chain: u32) -> u32 {
+    stamp_part(group_bytes, stamp, chain, true)
+}
+
+/// The same for a part of a group; `ends_group` if it is the last part.
+pub(crate) fn stamp_part(bytes: &mut [u8], stamp: Stamp, mut chain: u32, ends_group: bool) -> u32 {
+    let total = bytes.len();
     let mut at = 0;
     while at < total {
-        let length = u32_at(group_bytes, at + LENGTH_AT) as usize;
+        let length = u32_at(bytes, at + LENGTH_AT) as usize;
         let next = at + frame_bytes(length) as usize;
-        let header = &mut group_bytes[at..at + HEADER_BYTES];
-        if next >= total {
+        let header = &mut bytes[at..at + HEADER_BYTES];
+        if ends_group && next >= total {
             header[FLAGS_AT] |= LAST_OF_GROUP;
         }
         header[GROUP_AT..GROUP_AT + 8].copy_from_slice(&stamp.group.to_le_bytes());

@@ -18,8 +18,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub(crate) mod place;
 mod real;
 
+pub use place::{PlaceError, place_file};
 pub use real::RealFs;
 
 /// How [`Fs::open`] opens a file.

@@ -2,13 +2,17 @@
 //!
 //! Invariant: the segments of a log have numbers without a gap, and all carry the same log id.
 
+use std::io;
 use std::path::Path;
 
 use crate::Lsn;
 use crate::cursor::{Bad, Cursor, Expect, Frame, NUMBER_LIMIT, Step};
 use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::{self, Kind, PlaceSeed};
-use crate::fs::{Fs, FsFile, OpenMode};
+use crate::fs::{Fs, FsFile, OpenMode, place};
+use crate::marks::{self, Ending, Seal, Start};
+use crate::recovery;
+use crate::repair;
 use crate::rules::{Mutant, Rule};
 use crate::segment::{self, HeaderError, SegmentHeader};
 use crate::tail;
@@ -30,6 +34,29 @@ pub(crate) fn numbers(fs: &dyn Fs, dir: &Path) -> Result<Vec<u64>, IoFailure> {
         .collect();
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+/// Removes what work that was interrupted has left. Nothing depends on it.
+pub(crate) fn remove_half_made_files(fs: &dyn Fs, dir: &Path) -> Result<(), IoFailure> {
+    let names = fs.list(dir).map_err(|e| IoFailure::new("list", dir, e))?;
+    // Only those that we make: the folder may have other people's files in it.
+    let ours = |name: &str| {
+        segment::parse_name(name).is_some()
+            || recovery::parse_torn_name(name).is_some()
+            || repair::parse_damaged_name(name).is_some()
+    };
+    for name in &names {
+        if place::without_temporary(name).is_some_and(ours) {
+            let path = dir.join(name);
+            match fs.remove(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(IoFailure::new("remove", &path, e));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The first and last number of the newest run without a gap. What is below it was dropped, if
@@ -80,7 +107,7 @@ pub(crate) fn beyond_reach(segment: u64, offset: u64, at_end: &Expect) -> Option
 pub(crate) fn foreign(number: u64, log_id: u64, found: u64) -> Damage {
     Damage {
         segment: number,
-        offset: 16,
+        offset: segment::LOG_ID_AT,
         expected: format!("log id {log_id:016x}"),
         found: format!("{found:016x}"),
     }
@@ -89,13 +116,31 @@ pub(crate) fn foreign(number: u64, log_id: u64, found: u64) -> Damage {
 /// A segment that is shorter than it was made, and was not being sealed when that happened.
 pub(crate) fn cut_short(header: &SegmentHeader, file_bytes: u64, end: u64) -> Option<Damage> {
     let used = end > segment::HEADER_BYTES;
-    let was_being_sealed = used && file_bytes == end + segment::seal_bytes();
+    let was_being_sealed = used && !header.rewritten && file_bytes == end + segment::seal_bytes();
     (file_bytes < header.size_bytes && !was_being_sealed).then(|| Damage {
         segment: header.number,
         offset: file_bytes,
         expected: format!("a file of {} bytes", header.size_bytes),
         found: format!("{file_bytes} bytes"),
     })
+}
+
+/// Adds a segment to those that have a `Start`, whose LSNs never fall.
+pub(crate) fn add_started(
+    started: &mut Vec<(u64, Lsn)>,
+    number: u64,
+    lsn: Lsn,
+) -> Result<(), Damage> {
+    if let Some((_, before)) = started.last().filter(|(_, before)| *before > lsn) {
+        return Err(Damage {
+            segment: number,
+            offset: segment::HEADER_BYTES,
+            expected: format!("a start from LSN {before} on"),
+            found: format!("LSN {lsn}"),
+        });
+    }
+    started.push((number, lsn));
+    Ok(())
 }
 
 /// Opens a segment's file and reads its header.
@@ -114,7 +159,7 @@ pub(crate) fn open_segment(
     Ok((file, header))
 }
 
-fn header_error(error: HeaderError, dir: &Path, number: u64) -> OpenError {
+pub(crate) fn header_error(error: HeaderError, dir: &Path, number: u64) -> OpenError {
     let path = segment::path(dir, number);
     match error {
         HeaderError::Io(e) => IoFailure::new("read", &path, e).into(),
@@ -151,6 +196,8 @@ pub(crate) struct Scan {
     pub last_group_at: u64,
     /// The last frame before `end`.
     pub last_kind: Option<Kind>,
+    /// How the segment ended before it was rewritten, if it was.
+    pub original: Option<Ending>,
     /// Where the walk stopped, and why. At or behind `end`.
     pub stopped_at: u64,
     pub bad: Bad,
@@ -163,11 +210,12 @@ impl Scan {
         self.last_kind == Some(Kind::Seal)
     }
 
-    pub fn ending(&self) -> segment::Ending {
-        segment::Ending {
+    /// How the segment ended, as the next one's `Start` says it.
+    pub fn ending(&self) -> Ending {
+        self.original.unwrap_or(Ending {
             offset: self.end,
             chain: self.chain,
-        }
+        })
     }
 
     pub fn damage(&self) -> Damage {
@@ -182,7 +230,7 @@ pub(crate) fn scan(
     header: SegmentHeader,
     expect: Option<Expect>,
     mutant: Mutant,
-) -> std::io::Result<Scan> {
+) -> io::Result<Scan> {
     let (file_bytes, number) = (file.len()?, header.number);
     let mut cursor = Cursor::new(file, header, expect, mutant);
     let mut scan_end = segment::HEADER_BYTES;
@@ -193,6 +241,7 @@ pub(crate) fn scan(
     let mut first_lsn = None;
     let mut oldest = 1;
     let mut last_kind = None;
+    let mut original = None;
     let bad = loop {
         if last_kind == Some(Kind::Seal) {
             break Bad {
@@ -205,7 +254,10 @@ pub(crate) fn scan(
             Step::Frame(frame) => frame,
             Step::Bad(bad) => break bad,
         };
-        let Frame { offset, header } = frame;
+        let Frame { offset, header, .. } = frame;
+        if header.kind == Kind::Seal {
+            original = Seal::decode(cursor.payload(&frame)).and_then(|seal| seal.original);
+        }
         if let Some(number) = oldest_in(&cursor, &frame, number) {
             oldest = number;
         }
@@ -233,6 +285,7 @@ pub(crate) fn scan(
         chain: chain_at_end,
         last_group_at,
         last_kind,
+        original,
         stopped_at: cursor.offset(),
         bad,
         torn_group: cursor.expect().map_or(0, |e| e.group_of_a_bad_frame()),
@@ -244,9 +297,9 @@ pub(crate) fn scan(
 pub(crate) fn oldest_in(cursor: &Cursor, frame: &Frame, number: u64) -> Option<u64> {
     let payload = cursor.payload(frame);
     let oldest = match frame.header.kind {
-        Kind::Start => segment::Start::decode(payload).map(|start| start.oldest),
-        Kind::Opened | Kind::Dropped => segment::decode_oldest(payload),
-        Kind::Record | Kind::Seal | Kind::Closed => None,
+        Kind::Start => Start::decode(payload).map(|start| start.oldest),
+        Kind::Opened | Kind::Dropped => marks::decode_oldest(payload),
+        Kind::Record | Kind::Gap | Kind::Seal | Kind::Closed => None,
     };
     oldest.filter(|oldest| (1..=number).contains(oldest))
 }
@@ -256,14 +309,15 @@ pub(crate) fn first_lsn(
     file: Box<dyn FsFile>,
     header: SegmentHeader,
     mutant: Mutant,
-) -> std::io::Result<Option<Lsn>> {
+) -> io::Result<Option<Lsn>> {
     match Cursor::new(file, header, None, mutant).step()? {
         Step::Frame(frame) => Ok(Some(frame.header.lsn)),
         Step::Bad(_) => Ok(None),
     }
 }
 
-/// Whether anything was ever written behind the segment's header.
-pub(crate) fn has_content(file: &dyn FsFile) -> std::io::Result<bool> {
-    tail::any_nonzero(file, segment::HEADER_BYTES)
+/// Whether anything was ever written behind the segment's header: as opposed to a prepared segment.
+pub(crate) fn has_content(file: &dyn FsFile, rewritten: bool) -> io::Result<bool> {
+    // What was rewritten has content, or had.
+    Ok(rewritten || tail::any_nonzero(file, segment::HEADER_BYTES)?)
 }

@@ -24,12 +24,13 @@
 //! | word | meaning |
 //! |---|---|
 //! | record | bytes that the user appended |
-//! | LSN | a record's number: from 1, without gaps |
+//! | LSN | a record's number: from 1, counting every record ever appended |
 //! | batch | records that are there together or not at all |
 //! | group | the batches that one sync makes durable |
 //! | frame | a record as bytes on disk, with its checksums |
 //! | mark | a frame of the log's own: a segment's start or seal, opening, closing |
-//! | segment | a file of frames; *sealed* once it never changes again |
+//! | gap | a frame that stands where records were: removed on purpose, or lost to damage |
+//! | segment | a file of frames; *sealed* once nothing is ever added to it |
 //! | epoch | rises with every opening after which something was written |
 //! | poisoned | stopped for good, because a write or a sync failed |
 
@@ -42,12 +43,18 @@ mod filling;
 mod frame;
 mod layout;
 mod log;
+mod marks;
 mod options;
 mod park;
 mod reader;
+mod rebuild;
 mod recovery;
+mod repair;
+mod rewrite;
 mod rules;
+mod salvage;
 mod segment;
+mod segments;
 mod spare;
 mod stats;
 mod sync;
@@ -57,18 +64,22 @@ mod view;
 mod writer;
 
 pub use error::{
-    AppendError, Damage, DropError, IoFailure, OpenError, Poisoned, ReadError, SyncError,
+    AppendError, Damage, DropError, IoFailure, OpenError, Poisoned, ReadError, RewriteError,
+    SyncError,
 };
 pub use log::Log;
 pub use options::Options;
 pub use park::Durable;
 pub use reader::{Follower, Reader, Record};
 pub use recovery::{Recovery, TornTail};
+pub use repair::{RepairAction, RepairReport, repair, repair_on};
+pub use rewrite::Rewritten;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;
+pub use segments::{SegmentInfo, SegmentReader};
 pub use stats::{Lag, SyncTimes};
 pub use verify::{Report, SegmentReport, verify, verify_on};
 pub use view::LogView;
 
-/// A record's number in the log: from 1, without gaps. 0 stands for "before the first".
+/// A record's number in the log: from 1, counting every record ever appended. 0 stands for "before the first".
 pub type Lsn = u64;

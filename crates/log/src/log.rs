@@ -1,19 +1,24 @@
 //! The log as its user sees it.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
 use crate::Lsn;
 use crate::commit::{Before, Shared, Wait};
-use crate::error::{AppendError, DropError, IoFailure, OpenError, ReadError, SyncError};
+use crate::error::{
+    AppendError, DropError, IoFailure, OpenError, ReadError, RewriteError, SyncError,
+};
 use crate::frame;
 use crate::fs::{Fs, LockError};
 use crate::options::Options;
 use crate::park::Durable;
 use crate::reader::{Follower, Reader, Source};
 use crate::recovery::{self, Opening, Recovery};
+use crate::rewrite::{self, Rewritten};
 use crate::rules::Rule;
 use crate::segment;
+use crate::segments::{self, SegmentInfo, SegmentReader};
 use crate::spare::Spare;
 use crate::stats::{Lag, SyncTimes};
 use crate::sync::{Arc, Mutex, lock, thread};
@@ -56,8 +61,9 @@ struct Handle {
     spare: Arc<Spare>,
     recovery: Recovery,
     flusher: Mutex<Option<thread::JoinHandle<()>>>,
-    /// Held while segments are removed.
-    dropping: Mutex<()>,
+    /// Held while segments are removed or rewritten. The numbers of those whose rewritten file is
+    /// known to be durable under its name.
+    changing: Mutex<BTreeSet<u64>>,
 }
 
 impl Log {
@@ -135,7 +141,7 @@ impl Log {
                 spare,
                 recovery,
                 flusher: Mutex::new(flusher),
-                dropping: Mutex::new(()),
+                changing: Mutex::new(BTreeSet::new()),
             }),
         })
     }
@@ -272,6 +278,12 @@ impl Log {
         Ok(())
     }
 
+    /// The log's own number, drawn by chance when it was made. It never changes, and tells whether
+    /// files beside the log belong to it.
+    pub fn log_id(&self) -> u64 {
+        self.handle.shared.log_id
+    }
+
     /// The last LSN given out; 0 if none ever was.
     pub fn last_lsn(&self) -> Lsn {
         lock(&self.handle.shared.filling).next_lsn - 1
@@ -298,21 +310,25 @@ impl Log {
         lock(&self.handle.shared.writer).times.clone()
     }
 
-    /// Reads durable records from an LSN on. `lsn` may be the next one to come.
+    /// Reads durable records from an LSN on. `lsn` may be the next one to come. If that record was
+    /// removed on purpose, it begins with the next one that there is.
     ///
     /// # Errors
     /// The record was dropped, is damaged, or could not be read.
     pub fn read_from(&self, lsn: Lsn) -> Result<Reader, ReadError> {
+        Reader::new(self.source(), lsn)
+    }
+
+    fn source(&self) -> Source {
         let shared = &self.handle.shared;
-        let source = Source {
+        Source {
             fs: Arc::clone(&shared.options.fs),
             dir: shared.dir.clone(),
             log_id: shared.log_id,
             segments: Arc::clone(&shared.segments),
             limit: Arc::clone(&shared.durable),
             mutant: shared.options.mutant,
-        };
-        Reader::new(source, lsn)
+        }
     }
 
     /// Like [`Log::read_from`], and then waits for more.
@@ -332,9 +348,85 @@ impl Log {
     /// # Errors
     /// The disk is full, the log is closed, or a write or sync failed.
     pub fn seal(&self) -> Result<(), SyncError> {
-        self.handle
-            .shared
-            .with_turn(Before::WriteAll, Writer::seal_if_used)
+        let shared = &self.handle.shared;
+        shared.with_turn(Before::WriteAll, |writer| {
+            writer.seal_if_used()?;
+            if !writer.has_active() {
+                shared.newest_is_sealed();
+            }
+            Ok(())
+        })
+    }
+
+    /// The segments there are, ascending, with what is durable in them. All but the newest are
+    /// sealed; that one is after [`Log::seal`], until the next record is written.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        self.handle.shared.list_segments()
+    }
+
+    /// Opens one segment, to read its durable records in order or each at its offset.
+    ///
+    /// # Errors
+    /// There is no such segment, its header is damaged, or it could not be read.
+    pub fn open_segment(&self, number: u64) -> Result<SegmentReader, ReadError> {
+        let shared = &self.handle.shared;
+        let info = segments::find(&shared.list_segments(), number);
+        SegmentReader::open(self.source(), info.ok_or(ReadError::NoSegment { number })?)
+    }
+
+    /// Replaces a sealed segment by one without the records for which `keep` says false, and says
+    /// what came of it. The others keep their LSNs and their bytes, and get other offsets; readers
+    /// pass over those that are gone. Whoever reads the segment at the moment finishes the old file.
+    ///
+    /// When this returns `Ok`, no crash brings the removed records back, also those that an earlier
+    /// rewrite removed whose end nobody saw. If it fails, or a crash interrupts it, the segment is
+    /// as it was, or rewritten. If there is nothing to remove, the file stays as it is.
+    ///
+    /// Appending, waiting and reading go on meanwhile. Needs room for the new file beside the old
+    /// one. `keep` is asked about each record once, in order, before anything is changed; it may
+    /// read the log, but must not close it, drop segments or rewrite them.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-rw-{}", std::process::id()));
+    /// # let log = dalsegno_log::Log::open(&dir)?;
+    /// log.append_batch(&[b"keep", b"lose", b"keep"])?;
+    /// log.seal()?;
+    /// let number = log.segments()[0].number;
+    /// let done = log.rewrite_segment(number, |_, payload| payload == b"keep")?;
+    /// assert_eq!((done.records_kept, done.records_removed), (2, 1));
+    /// # drop(log);
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The segment is not there, not sealed or damaged, the log is closed or poisoned, or the new
+    /// file could not be written. No record to be kept is ever lost.
+    pub fn rewrite_segment(
+        &self,
+        number: u64,
+        keep: impl FnMut(Lsn, &[u8]) -> bool,
+    ) -> Result<Rewritten, RewriteError> {
+        let mut named = lock(&self.handle.changing);
+        let shared = &self.handle.shared;
+        if lock(&shared.filling).closed {
+            return Err(RewriteError::Closed);
+        }
+        shared.check_ours().map_err(rewrite::sync_error)?;
+        if let Some(poisoned) = shared.poisoned() {
+            return Err(poisoned.clone().into());
+        }
+        match segments::find(&shared.list_segments(), number) {
+            None => Err(RewriteError::NoSegment { number }),
+            Some(info) if !info.sealed => Err(RewriteError::NotSealed { number }),
+            Some(_) => {
+                // If it fails, nobody knows: a rename that reports an error may have happened.
+                let was_named = named.remove(&number);
+                let done = rewrite::rewrite(shared, number, was_named, keep)?;
+                named.insert(number);
+                Ok(done)
+            }
+        }
     }
 
     /// Removes the segments all of whose records are below `lsn`, except the newest one, and says
@@ -343,7 +435,7 @@ impl Log {
     /// # Errors
     /// It could not be written down that they are gone, or a file could not be removed.
     pub fn drop_before(&self, lsn: Lsn) -> Result<usize, DropError> {
-        let _one_at_a_time = lock(&self.handle.dropping);
+        let _one_at_a_time = lock(&self.handle.changing);
         let shared = &self.handle.shared;
         let (fs, dir) = (shared.options.fs.as_ref(), &shared.dir);
         let segments = lock(&shared.segments).clone();
@@ -408,8 +500,8 @@ enum OnFullDisk {
 
 impl Handle {
     fn close(&self, on_full_disk: OnFullDisk) -> Result<(), SyncError> {
-        // No drop of segments may be under way when the lock is given up.
-        let _no_dropping = lock(&self.dropping);
+        // No segments may be about to be dropped or rewritten when the lock is given up.
+        let _no_changes = lock(&self.changing);
         lock(&self.shared.filling).closed = true;
         let result = self
             .shared
@@ -445,7 +537,7 @@ impl Drop for Handle {
     }
 }
 
-fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn crate::fs::FsLock>, OpenError> {
+pub(crate) fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn crate::fs::FsLock>, OpenError> {
     let path = dir.join(LOCK_FILE);
     let me = format!("process {}", std::process::id());
     fs.lock(&path, &me).map_err(|e| match e {

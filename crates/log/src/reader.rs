@@ -1,7 +1,8 @@
 //! Reading records in order, and following the end.
 //!
-//! Invariant: a reader hands out durable records only, each fully checked, without a gap. What it
-//! cannot read it names; it never skips.
+//! Invariant: a reader hands out durable records only, each fully checked, by ascending LSN. It
+//! passes over LSNs only where the log itself says that records were removed on purpose, or given
+//! up by a repair. What it cannot read it names; it never skips.
 
 use std::io;
 use std::path::PathBuf;
@@ -25,7 +26,8 @@ pub(crate) const ATTEMPTS: usize = 8;
 /// A record as read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Its place in the order of all records, from 1, without gaps.
+    /// Its place in the order of all records, from 1. A number left out is that of a record that
+    /// was removed on purpose, or given up by a repair.
     pub lsn: Lsn,
     /// What was appended.
     pub payload: &'a [u8],
@@ -67,7 +69,7 @@ impl Source {
     }
 
     /// Why a segment that was there cannot be opened: because it was dropped meanwhile?
-    fn explain(&self, lsn: Lsn, number: u64, error: OpenError) -> ReadError {
+    pub fn explain(&self, lsn: Lsn, number: u64, error: OpenError) -> ReadError {
         let dropped = |first| ReadError::Dropped { lsn, first };
         if let Some((oldest, first)) = lock(&self.segments).first()
             && *oldest > number
@@ -119,32 +121,35 @@ impl Reader {
         })
     }
 
-    /// The LSN of the record that comes next.
+    /// The LSN from which on the next record is looked for.
     pub fn next_lsn(&self) -> Lsn {
         self.next
     }
 
-    /// The next record, or `None` at the end. More may come: it can be called again.
+    /// The next record that there is, or `None` at the end. More may come: it can be called again.
     ///
     /// # Errors
     /// The record was dropped, is damaged, or could not be read. The reader stays where it is.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, ReadError> {
-        let Some(frame) = self.advance()? else {
-            return Ok(None);
-        };
-        // `advance` returned a frame, so there is a cursor.
-        Ok(self.at.as_ref().map(|(_, cursor)| Record {
+        let frame = self.advance()?;
+        Ok(frame.and_then(|frame| self.record(&frame)))
+    }
+
+    /// The record that `advance` has found.
+    fn record(&self, frame: &Frame) -> Option<Record<'_>> {
+        self.at.as_ref().map(|(_, cursor)| Record {
             lsn: frame.header.lsn,
-            payload: cursor.payload(&frame),
-        }))
+            payload: cursor.payload(frame),
+        })
     }
 
     fn advance(&mut self) -> Result<Option<Frame>, ReadError> {
-        if self.next > self.source.limit.load(Ordering::Acquire) {
-            return Ok(None);
-        }
         let mut read_afresh = false;
         loop {
+            // Again behind each gap: there may be nothing but a gap before the end.
+            if self.next > self.source.limit.load(Ordering::Acquire) {
+                return Ok(None);
+            }
             if self.at.is_none() {
                 self.at = Some(self.seek()?);
             }
@@ -171,7 +176,7 @@ impl Reader {
                     }
                     read_afresh = false;
                 }
-                Step::Frame(_) => {}
+                Step::Frame(frame) => self.next = self.next.max(frame.next_lsn()),
                 // Read ahead before the writer wrote it: look again, once.
                 Step::Bad(_) if !read_afresh => {
                     cursor.forget_read_ahead();
@@ -222,7 +227,8 @@ fn seek_in(cursor: &mut Cursor, lsn: Lsn) -> io::Result<Option<Bad>> {
         }
         let here = cursor.mark();
         match cursor.step()? {
-            Step::Frame(frame) if frame.header.kind == Kind::Record => {
+            // The seal, if all from the record on are gaps that the reader has passed.
+            Step::Frame(frame) if frame.next_lsn() > lsn || frame.header.kind == Kind::Seal => {
                 cursor.back_to(here);
                 return Ok(None);
             }
@@ -258,9 +264,15 @@ impl Follower {
     /// # Errors
     /// As [`Reader::next_record`].
     pub fn next_blocking(&mut self) -> Result<Option<Record<'_>>, ReadError> {
-        // Whether the log ended is seen by there being no record.
-        drop(park::block_on(&self.shared, self.wait()));
-        self.reader.next_record()
+        let frame = loop {
+            let waited = park::block_on(&self.shared, self.wait());
+            let frame = self.reader.advance()?;
+            if frame.is_some() || waited.is_err() {
+                break frame;
+            }
+            // There was nothing but a gap up to the end; on behind it.
+        };
+        Ok(frame.and_then(|frame| self.reader.record(&frame)))
     }
 
     /// The next record, as a future for any runtime. Like [`Follower::next_blocking`] otherwise.
@@ -268,9 +280,14 @@ impl Follower {
     /// # Errors
     /// As [`Reader::next_record`].
     pub async fn next(&mut self) -> Result<Option<Record<'_>>, ReadError> {
-        let wait = self.wait();
-        drop(Durable::new(Arc::clone(&self.shared), Ok(wait)).await);
-        self.reader.next_record()
+        let frame = loop {
+            let waited = Durable::new(Arc::clone(&self.shared), Ok(self.wait())).await;
+            let frame = self.reader.advance()?;
+            if frame.is_some() || waited.is_err() {
+                break frame;
+            }
+        };
+        Ok(frame.and_then(|frame| self.reader.record(&frame)))
     }
 
     fn wait(&self) -> Wait {

@@ -21,10 +21,11 @@ use crate::Lsn;
 use crate::cursor::Expect;
 use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::Kind;
-use crate::fs::{Fs, FsFile, OpenMode};
+use crate::fs::{Fs, FsFile, OpenMode, PlaceError, place};
 use crate::layout::{self, BEFORE_THE_FIRST, Scan};
+use crate::marks::Ending;
 use crate::rules::{Mutant, Rule};
-use crate::segment::{self, Ending, PlaceError};
+use crate::segment;
 use crate::tail::{self, Verdict};
 
 /// What opening a log for writing found and did.
@@ -112,7 +113,7 @@ impl Opening<'_> {
         for number in numbers.iter().filter(|number| **number < found.oldest) {
             self.remove(&segment::path(self.dir, *number))?;
         }
-        self.remove_half_made_files()?;
+        layout::remove_half_made_files(self.fs, self.dir)?;
         Ok(found)
     }
 
@@ -141,7 +142,8 @@ impl Opening<'_> {
         }
         let mut scan = self.scan(last, (last == 1).then_some(BEFORE_THE_FIRST))?;
         let mut before = None;
-        if scan.first_lsn.is_none() && last > lowest {
+        let torn_start = scan.first_lsn.is_none() && !self.is_whole(&scan);
+        if torn_start && last > lowest {
             // The group that was to open this segment is torn. The one before must be sealed.
             let sealed = self.scan(last - 1, None)?;
             if !sealed.sealed() {
@@ -223,7 +225,7 @@ impl Opening<'_> {
             if !self.mutant.breaks(Rule::NameSpareAgain) {
                 // Its name may be in the cache only. If a sync of the folder failed when it was
                 // made, another sync would not write the name: it has to be given anew.
-                let temporary = segment::temporary(&path);
+                let temporary = place::temporary(&path);
                 self.fail("rename", &path, self.fs.rename(&path, &temporary))?;
                 self.fail("rename", &temporary, self.fs.rename(&temporary, &path))?;
                 self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
@@ -257,15 +259,8 @@ impl Opening<'_> {
             }
             let start = layout::first_lsn(file, header, self.mutant);
             match self.fail("read", &path, start)? {
-                Some(lsn) if started.last().is_some_and(|(_, before)| *before > lsn) => {
-                    return Err(self.damaged(Damage {
-                        segment: number,
-                        offset: segment::HEADER_BYTES,
-                        expected: "a higher first LSN than that of the segment before".into(),
-                        found: format!("LSN {lsn}"),
-                    }));
-                }
-                Some(lsn) => started.push((number, lsn)),
+                Some(lsn) => layout::add_started(&mut started, number, lsn)
+                    .map_err(|damage| self.damaged(damage))?,
                 None if number < last => {
                     let start = self.scan(number, None)?;
                     return Err(self.damaged(start.damage()));
@@ -277,9 +272,9 @@ impl Opening<'_> {
     }
 
     fn has_content(&self, number: u64) -> Result<bool, OpenError> {
-        let (file, _) = layout::open_segment(self.fs, self.dir, number, OpenMode::Read)?;
+        let (file, header) = layout::open_segment(self.fs, self.dir, number, OpenMode::Read)?;
         let path = segment::path(self.dir, number);
-        let rest = layout::has_content(file.as_ref());
+        let rest = layout::has_content(file.as_ref(), header.rewritten);
         self.fail("read", &path, rest)
     }
 
@@ -291,6 +286,11 @@ impl Opening<'_> {
             &path,
             layout::scan(file, header, expect, self.mutant),
         )
+    }
+
+    /// Whether the segment was complete when it got its name, so that nothing in it is torn.
+    fn is_whole(&self, scan: &Scan) -> bool {
+        scan.header.rewritten && !self.mutant.breaks(Rule::RewrittenIsWhole)
     }
 
     /// Judges what follows the last whole batch; cuts it off if it is torn.
@@ -312,7 +312,12 @@ impl Opening<'_> {
         let partial = (scan.stopped_at > scan.end).then_some(scan.stopped_at);
         let written_until = rest.written_until.max(partial);
         let later = rest.later_frame.is_some() && !self.mutant.breaks(Rule::RefuseDamage);
-        let torn = match tail::verdict(true, written_until.is_some(), later) {
+        if self.is_whole(scan) && scan.sealed() && written_until.is_none() {
+            // Synced before it got its name, so there is no group to be written again.
+            return Ok(None);
+        }
+        let may_be_torn = !self.is_whole(scan);
+        let torn = match tail::verdict(may_be_torn, written_until.is_some(), later) {
             Verdict::Damage => {
                 let mut damage = scan.damage();
                 if let Some(at) = rest.later_frame {
@@ -341,7 +346,7 @@ impl Opening<'_> {
         let epoch = scan.at_end.map_or(0, |expect| expect.epoch) + 1;
         let path = self.dir.join(torn_file_name(&torn, epoch));
         let from = scan.file.as_ref();
-        let saved = segment::place_file(self.fs, self.dir, &path, self.mutant, |to| {
+        let saved = place::place(self.fs, self.dir, &path, self.mutant, |to| {
             copy(from, torn.offset, torn.bytes, to)
         });
         match saved {
@@ -374,19 +379,6 @@ impl Opening<'_> {
             file.write_full(&vec![0; torn.bytes as usize], torn.offset)?;
         }
         file.sync()
-    }
-
-    fn remove_half_made_files(&self) -> Result<(), OpenError> {
-        let names = self.fail("list", self.dir, self.fs.list(self.dir))?;
-        // Only those that we make: the folder may have other people's files in it.
-        let ours =
-            |name: &str| segment::parse_name(name).is_some() || parse_torn_name(name).is_some();
-        for name in &names {
-            if segment::without_temporary(name).is_some_and(ours) {
-                self.remove(&self.dir.join(name))?;
-            }
-        }
-        Ok(())
     }
 
     fn remove(&self, path: &Path) -> Result<(), OpenError> {
@@ -423,7 +415,12 @@ pub(crate) fn parse_torn_name(name: &str) -> Option<u64> {
     rest.split('-').next()?.parse().ok()
 }
 
-fn copy(from: &dyn FsFile, from_offset: u64, bytes: u64, to: &dyn FsFile) -> io::Result<()> {
+pub(crate) fn copy(
+    from: &dyn FsFile,
+    from_offset: u64,
+    bytes: u64,
+    to: &dyn FsFile,
+) -> io::Result<()> {
     let mut chunk = vec![0; bytes.min(256 * 1024) as usize];
     let mut done = 0;
     while done < bytes {

@@ -34,12 +34,20 @@ pub enum Rule {
     SealBeforeNext,
     /// Segments are removed only after the log says, durably, that they are gone.
     RecordDrop,
+    /// A rewritten segment repeats how it ended before, which is what the next one knows of it.
+    KeepEnding,
+    /// A rewritten segment was complete when it got its name: bad bytes in it are damage, never a
+    /// torn write, wherever it stands.
+    RewrittenIsWhole,
+    /// A segment that was rewritten before this opening is written once more before anybody relies
+    /// on what is missing from it. The sync of its name may have failed, or never come.
+    NameRewrittenAgain,
 }
 
 #[cfg(feature = "mutants")]
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 12] = [
+    pub const ALL: [Rule; 15] = [
         Rule::SyncBeforeRename,
         Rule::SyncFolder,
         Rule::AcknowledgeAfterSync,
@@ -52,6 +60,9 @@ impl Rule {
         Rule::ZeroTornTail,
         Rule::SealBeforeNext,
         Rule::RecordDrop,
+        Rule::KeepEnding,
+        Rule::RewrittenIsWhole,
+        Rule::NameRewrittenAgain,
     ];
 }
 

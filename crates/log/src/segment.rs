@@ -1,10 +1,10 @@
-//! The segment file: its name, its header, its first and last frame, and how a new one is made.
+//! The segment file: its name, its header, and how a new one is made.
 //!
 //! | offset | size | field of the header |
 //! |---:|---:|---|
 //! | 0 | 8 | `DALSEGNO` |
 //! | 8 | 4 | format version |
-//! | 12 | 4 | at most this many sync groups were ever written and not yet synced (1) |
+//! | 12 | 4 | at most this many sync groups were ever written here and not yet synced: 1; in a rewritten segment, which got its name when it was complete, 0 |
 //! | 16 | 8 | log id, the same in all segments of a log |
 //! | 24 | 8 | segment number, from 1, without gaps |
 //! | 32 | 8 | size of the file in bytes when it was made |
@@ -12,24 +12,30 @@
 //! | 44 | 468 | zero |
 //!
 //! Frames follow from byte 512, the first one a `Start`, the last one, once the segment is full,
-//! a `Seal`. The rest is zero, and is cut off when the segment is sealed.
+//! a `Seal`. The rest is zero, and is cut off when the segment is sealed. What the log's own frames
+//! say is at the head of `marks.rs`, how a segment is rewritten at that of `rebuild.rs`.
 //!
-//! Invariant: a file with a segment's name is complete. It is made under another name, filled
-//! with zeros and synced; then renamed; then the folder is synced; only then is it used.
+//! Invariant: a file with a segment's name is complete: it is filled with zeros before it gets its
+//! name, as `fs/place.rs` says.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::Lsn;
 use crate::error::Damage;
 use crate::frame::{self, u32_at, u64_at};
-use crate::fs::{Fs, FsFile, OpenMode};
-use crate::rules::{Mutant, Rule};
+use crate::fs::{Fs, FsFile, PlaceError, place};
+use crate::marks;
+use crate::rules::Mutant;
 
 pub(crate) const HEADER_BYTES: u64 = 512;
 pub(crate) const FORMAT_VERSION: u32 = 1;
 /// Rule: the next group is written only after the sync of the one before it has returned.
-pub(crate) const GROUPS_IN_FLIGHT: u32 = 1;
+const GROUPS_IN_FLIGHT: u32 = 1;
+/// A rewritten segment was synced as a whole before it got its name.
+const NO_GROUP_IN_FLIGHT: u32 = 0;
+
+/// Where the header holds the log's id.
+pub(crate) const LOG_ID_AT: u64 = 16;
 
 const MAGIC: &[u8; 8] = b"DALSEGNO";
 const VERSION_AT: usize = 8;
@@ -38,22 +44,21 @@ const CRC_AT: usize = 40;
 pub(crate) const LAST_NUMBER: u64 = 999_999_999_999_999;
 const ZERO_CHUNK_BYTES: usize = 256 * 1024;
 const SUFFIX: &str = ".seg";
-const TEMPORARY_SUFFIX: &str = ".tmp";
 
 /// Room that every segment keeps free for its `Seal`.
 pub(crate) fn seal_bytes() -> u64 {
-    frame::frame_bytes(SEAL_PAYLOAD_BYTES)
+    frame::frame_bytes(marks::SEAL_PAYLOAD_BYTES)
 }
 
 /// Room that groups of records leave free at the end of a segment: for the seal and a few marks,
 /// so that a log on a full disk can be opened, closed, and made smaller.
 pub(crate) fn reserve_bytes() -> u64 {
-    seal_bytes() + 4 * frame::frame_bytes(OLDEST_PAYLOAD_BYTES)
+    seal_bytes() + 4 * frame::frame_bytes(marks::OLDEST_PAYLOAD_BYTES)
 }
 
 /// Room that the `Start` of a segment takes.
 pub(crate) fn start_bytes() -> u64 {
-    frame::frame_bytes(START_PAYLOAD_BYTES)
+    frame::frame_bytes(marks::START_PAYLOAD_BYTES)
 }
 
 pub(crate) fn file_name(number: u64) -> String {
@@ -74,32 +79,27 @@ pub(crate) fn parse_name(name: &str) -> Option<u64> {
     (1..=LAST_NUMBER).contains(&number).then_some(number)
 }
 
-/// The name that a file would have got, if its name is one that [`temporary`] gives.
-pub(crate) fn without_temporary(name: &str) -> Option<&str> {
-    name.strip_suffix(TEMPORARY_SUFFIX)
-}
-
-/// The name under which a file is made before it gets its own.
-pub(crate) fn temporary(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(TEMPORARY_SUFFIX);
-    PathBuf::from(name)
-}
-
 /// What a segment's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub log_id: u64,
     pub number: u64,
     pub size_bytes: u64,
+    /// Complete from the moment it got its name: nothing in it can be torn.
+    pub rewritten: bool,
 }
 
 impl SegmentHeader {
-    fn encode(&self) -> [u8; HEADER_BYTES as usize] {
+    pub fn encode(&self) -> [u8; HEADER_BYTES as usize] {
         let mut bytes = [0; HEADER_BYTES as usize];
         bytes[0..8].copy_from_slice(MAGIC);
         bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-        bytes[12..16].copy_from_slice(&GROUPS_IN_FLIGHT.to_le_bytes());
+        let in_flight = if self.rewritten {
+            NO_GROUP_IN_FLIGHT
+        } else {
+            GROUPS_IN_FLIGHT
+        };
+        bytes[12..16].copy_from_slice(&in_flight.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.log_id.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.size_bytes.to_le_bytes());
@@ -134,10 +134,14 @@ impl SegmentHeader {
         if version != FORMAT_VERSION {
             return Err(HeaderError::Version(version));
         }
-        if u32_at(bytes, 12) != GROUPS_IN_FLIGHT {
-            let found = format!("{}", u32_at(bytes, 12));
-            return Err(damage(12, "1 group in flight".into(), found));
-        }
+        let rewritten = match u32_at(bytes, 12) {
+            GROUPS_IN_FLIGHT => false,
+            NO_GROUP_IN_FLIGHT => true,
+            found => {
+                let expected = "0 or 1 groups in flight".into();
+                return Err(damage(12, expected, format!("{found}")));
+            }
+        };
         if let Some(at) = bytes[CRC_AT + 4..HEADER_BYTES as usize]
             .iter()
             .position(|b| *b != 0)
@@ -149,6 +153,7 @@ impl SegmentHeader {
             log_id: u64_at(bytes, 16),
             number: u64_at(bytes, 24),
             size_bytes: u64_at(bytes, 32),
+            rewritten,
         };
         if header.number != number {
             let found = format!("segment {}", header.number);
@@ -176,129 +181,6 @@ pub(crate) fn read_header(file: &dyn FsFile, number: u64) -> Result<SegmentHeade
     SegmentHeader::decode(&bytes[..got], number)
 }
 
-/// Payload of `Opened` and `Dropped` frames: the oldest segment that belongs to the log.
-pub(crate) const OLDEST_PAYLOAD_BYTES: usize = 8;
-
-pub(crate) fn decode_oldest(bytes: &[u8]) -> Option<u64> {
-    (bytes.len() == OLDEST_PAYLOAD_BYTES).then(|| u64_at(bytes, 0))
-}
-
-/// How a segment ended. All zero before the first one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ending {
-    /// Behind its last frame.
-    pub offset: u64,
-    /// The chain over all its frames.
-    pub chain: u32,
-}
-
-/// Payload of a `Start` frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Start {
-    /// How the segment before ended.
-    pub previous: Ending,
-    /// The oldest segment that belongs to the log.
-    pub oldest: u64,
-}
-
-const START_PAYLOAD_BYTES: usize = 24;
-
-impl Start {
-    pub fn encode(&self) -> [u8; START_PAYLOAD_BYTES] {
-        let mut bytes = [0; START_PAYLOAD_BYTES];
-        bytes[0..8].copy_from_slice(&self.previous.offset.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.previous.chain.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.oldest.to_le_bytes());
-        bytes
-    }
-
-    pub fn decode(bytes: &[u8]) -> Option<Start> {
-        (bytes.len() == START_PAYLOAD_BYTES && bytes[12..16] == [0; 4]).then(|| Start {
-            previous: Ending {
-                offset: u64_at(bytes, 0),
-                chain: u32_at(bytes, 8),
-            },
-            oldest: u64_at(bytes, 16),
-        })
-    }
-}
-
-/// Payload of a `Seal` frame: what the sealed segment holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seal {
-    pub first_lsn: Lsn,
-    /// The chain over all frames before the seal.
-    pub chain: u32,
-}
-
-const SEAL_PAYLOAD_BYTES: usize = 16;
-
-impl Seal {
-    pub fn encode(&self) -> [u8; SEAL_PAYLOAD_BYTES] {
-        let mut bytes = [0; SEAL_PAYLOAD_BYTES];
-        bytes[0..8].copy_from_slice(&self.first_lsn.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.chain.to_le_bytes());
-        bytes
-    }
-
-    pub fn decode(bytes: &[u8]) -> Option<Seal> {
-        (bytes.len() == SEAL_PAYLOAD_BYTES && bytes[12..] == [0; 4]).then(|| Seal {
-            first_lsn: u64_at(bytes, 0),
-            chain: u32_at(bytes, 8),
-        })
-    }
-}
-
-/// Why a file could not be put into the folder.
-#[derive(Debug)]
-pub(crate) enum PlaceError {
-    /// Nothing is there; it can be tried again.
-    NotPlaced(io::Error),
-    /// A sync failed. It is not known what a crash would leave.
-    Sync(io::Error),
-}
-
-/// Writes a file under a temporary name with `fill`, syncs it, gives it its name and syncs the
-/// folder.
-pub(crate) fn place_file(
-    fs: &dyn Fs,
-    dir: &Path,
-    path: &Path,
-    mutant: Mutant,
-    fill: impl FnOnce(&dyn FsFile) -> io::Result<()>,
-) -> Result<Box<dyn FsFile>, PlaceError> {
-    let temporary = temporary(path);
-    let open = || fs.open(&temporary, OpenMode::CreateNew);
-    let file = match open() {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            // Left by an attempt that ran out of space or by a crash.
-            fs.remove(&temporary).and_then(|()| open())
-        }
-        other => other,
-    }
-    .map_err(PlaceError::NotPlaced)?;
-    if let Err(e) = fill(file.as_ref()) {
-        // Best effort: what stays behind is removed by the next attempt or the next open.
-        drop(fs.remove(&temporary));
-        return Err(PlaceError::NotPlaced(e));
-    }
-    if !mutant.breaks(Rule::SyncBeforeRename) {
-        file.sync().map_err(PlaceError::Sync)?;
-    }
-    fs.rename(&temporary, path).map_err(PlaceError::NotPlaced)?;
-    if !mutant.breaks(Rule::SyncFolder) {
-        fs.sync_dir(dir).map_err(|e| match e.raw_os_error() {
-            // The folder could not even be opened: nothing was synced, and nothing lost.
-            Some(ENFILE | EMFILE) => PlaceError::NotPlaced(e),
-            _ => PlaceError::Sync(e),
-        })?;
-    }
-    Ok(file)
-}
-
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
-
 /// Makes a segment file: allocated, filled with zeros, durable under its name. From here on, a
 /// durable append into it costs one flush, and cannot meet a full disk (on a file system that
 /// overwrites in place; one that copies on write may still need room).
@@ -308,7 +190,7 @@ pub(crate) fn prepare(
     header: SegmentHeader,
     mutant: Mutant,
 ) -> Result<Box<dyn FsFile>, PlaceError> {
-    place_file(fs, dir, &path(dir, header.number), mutant, |file| {
+    place::place(fs, dir, &path(dir, header.number), mutant, |file| {
         file.write_full(&header.encode(), 0)?;
         let zeros = vec![0; ZERO_CHUNK_BYTES.min(header.size_bytes as usize)];
         let mut at = HEADER_BYTES;
@@ -343,7 +225,10 @@ mod tests {
             assert_eq!(parse_name(name), None, "{name}");
         }
         let temporary = "0000000000000001.seg.tmp";
-        assert_eq!(without_temporary(temporary).and_then(parse_name), Some(1));
+        assert_eq!(
+            place::without_temporary(temporary).and_then(parse_name),
+            Some(1)
+        );
     }
 
     #[test]
@@ -352,6 +237,7 @@ mod tests {
             log_id: 5,
             number: 3,
             size_bytes: 4096,
+            rewritten: false,
         };
         let bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes, 3).unwrap(), header);
@@ -368,6 +254,7 @@ mod tests {
             log_id: 5,
             number: 3,
             size_bytes: 4096,
+            rewritten: true,
         };
         let mut bytes = header.encode();
         bytes[8] = 2;

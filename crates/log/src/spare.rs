@@ -8,10 +8,10 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::error::IoFailure;
-use crate::fs::{Fs, FsFile};
+use crate::fs::{Fs, FsFile, PlaceError};
 use crate::rules::Mutant;
-use crate::segment::{self, PlaceError, SegmentHeader};
-use crate::sync::{Arc, Condvar, Mutex, lock, thread};
+use crate::segment::{self, SegmentHeader};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock, thread};
 
 /// Why there is no next segment.
 #[derive(Debug)]
@@ -123,8 +123,20 @@ impl Spare {
         *lock(&self.state) = State::Ready(number, file);
     }
 
-    /// Waits until no thread works on a segment any more, and closes the prepared one.
+    /// Waits until no thread works on a segment any more.
+    pub fn settle(&self) {
+        drop(self.settled());
+    }
+
+    /// The same, and closes the prepared one.
     pub fn release(&self) {
+        let mut state = self.settled();
+        if matches!(*state, State::Ready(..)) {
+            *state = State::Empty;
+        }
+    }
+
+    fn settled(&self) -> MutexGuard<'_, State> {
         let mut state = lock(&self.state);
         while matches!(*state, State::Preparing) {
             state = self
@@ -132,9 +144,7 @@ impl Spare {
                 .wait(state)
                 .unwrap_or_else(|poisoned| poisoned.into_inner());
         }
-        if matches!(*state, State::Ready(..)) {
-            *state = State::Empty;
-        }
+        state
     }
 
     fn prepare(&self, header: SegmentHeader) {

@@ -2,7 +2,8 @@
 //!
 //! At most one sync group is ever written and not yet synced. So when a crash tears bytes, all
 //! torn bytes belong to one group, and no frame of a later group can exist anywhere. That tells a
-//! torn tail, which was never acknowledged, from damage to bytes that were.
+//! torn tail, which was never acknowledged, from damage to bytes that were. A rewritten segment was
+//! synced before it got its name; nothing in it can be torn, wherever it stands.
 
 use std::io;
 
@@ -24,14 +25,14 @@ pub(crate) enum Verdict {
 }
 
 /// The rule.
-pub(crate) fn verdict(in_last_segment: bool, written: bool, later_group_follows: bool) -> Verdict {
-    match (in_last_segment, written, later_group_follows) {
-        // in the last  | bytes other than | a valid frame of
-        // segment      | zero follow      | a later group follows
+pub(crate) fn verdict(may_be_torn: bool, written: bool, later_group_follows: bool) -> Verdict {
+    match (may_be_torn, written, later_group_follows) {
+        // the last one,    | bytes other than | a valid frame of
+        // not rewritten    | zero follow      | a later group follows
         (true, false, false) => Verdict::Clean,
         (true, true, false) => Verdict::Torn,
         (true, _, true) => Verdict::Damage,
-        // A segment with a successor ends in a seal; anything else there is damage.
+        // A segment with a successor, or rewritten, ends in a seal; anything else is damage.
         (false, _, _) => Verdict::Damage,
     }
 }
@@ -43,6 +44,16 @@ pub(crate) struct Rest {
     pub written_until: Option<u64>,
     /// The first valid frame of a later group than the one that can be torn.
     pub later_frame: Option<u64>,
+}
+
+impl Rest {
+    /// Whether this is damage, behind a seal. Nobody reads there. A torn tail was overwritten with
+    /// zeros and then the sealed file was cut; but if the syncs of both failed, the torn bytes can
+    /// come back, also when other segments have followed. They are of no later group than the seal,
+    /// and never in a segment that was rewritten.
+    pub fn is_damage_behind_seal(&self, rewritten: bool) -> bool {
+        self.later_frame.is_some() || rewritten && self.written_until.is_some()
+    }
 }
 
 /// Reads everything from `from` to the end of the file, looking for valid frames of any group

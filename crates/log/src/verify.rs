@@ -12,56 +12,16 @@ use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::{self, ALIGN, Kind};
 use crate::fs::{Fs, FsFile, OpenMode, RealFs};
 use crate::layout::{self, BEFORE_THE_FIRST};
+use crate::marks::{Ending, Gap, Seal, Start, Why};
 use crate::reader::ATTEMPTS;
 use crate::recovery::TornTail;
 use crate::rules::Mutant;
-use crate::segment::{self, Ending, HeaderError, Seal, SegmentHeader, Start};
+use crate::segment::{self, HeaderError, SegmentHeader};
 use crate::tail;
 
-/// What [`verify`] found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Report {
-    /// Every segment, in order.
-    pub segments: Vec<SegmentReport>,
-    /// How many records are readable.
-    pub records: u64,
-    /// Bytes of these records' payloads.
-    pub payload_bytes: u64,
-    /// The first readable LSN; `None` if there is no record.
-    pub first_lsn: Option<Lsn>,
-    /// The last readable LSN.
-    pub last_lsn: Option<Lsn>,
-    /// A write that a crash interrupted, or that is under way. The next opening cuts it off.
-    pub torn: Option<TornTail>,
-    /// Everything that is not as it was written.
-    pub damages: Vec<Damage>,
-}
+mod report;
 
-impl Report {
-    /// Whether all bytes are as they were written. A torn tail does not count against it.
-    pub fn is_sound(&self) -> bool {
-        self.damages.is_empty()
-    }
-}
-
-/// One segment in a [`Report`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SegmentReport {
-    /// Its number.
-    pub number: u64,
-    /// How many records are readable in it.
-    pub records: u64,
-    /// The LSN of the first one.
-    pub first_lsn: Option<Lsn>,
-    /// The LSN of the last one.
-    pub last_lsn: Option<Lsn>,
-    /// The size of its file.
-    pub file_bytes: u64,
-    /// It has ended and never changes again.
-    pub sealed: bool,
-}
+pub use report::{Report, SegmentReport};
 
 /// Reads all of the log in a folder. Works beside a writer, too.
 ///
@@ -167,7 +127,9 @@ fn last_used(fs: &dyn Fs, dir: &Path, numbers: &[u64]) -> Result<u64, IoFailure>
         let path = segment::path(dir, *number);
         let failed = |e| IoFailure::new("read", &path, e);
         let file = fs.open(&path, OpenMode::Read).map_err(failed)?;
-        if layout::has_content(file.as_ref()).map_err(failed)? {
+        let header = segment::read_header(file.as_ref(), *number);
+        let rewritten = header.is_ok_and(|header| header.rewritten);
+        if layout::has_content(file.as_ref(), rewritten).map_err(failed)? {
             return Ok(*number);
         }
     }
@@ -216,6 +178,8 @@ struct Counts {
     payload_bytes: u64,
     first_lsn: Option<Lsn>,
     last_lsn: Option<Lsn>,
+    removed_records: u64,
+    lost_records: u64,
 }
 
 impl Counts {
@@ -250,6 +214,10 @@ struct Place {
     /// Nothing in this segment was damaged so far.
     whole: bool,
     sealed: bool,
+    /// It was complete when it got its name: nothing in it can be torn.
+    rewritten: bool,
+    /// How the segment ended before it was rewritten, as its seal says.
+    original: Option<Ending>,
     suspects: Vec<Suspect>,
 }
 
@@ -269,6 +237,7 @@ impl Walk {
             log_id: self.log_id,
             number,
             size_bytes: 0,
+            rewritten: false,
         });
         let file_bytes = file.len()?;
         self.report.segments.push(SegmentReport {
@@ -280,7 +249,7 @@ impl Walk {
             // Prepared, and not used yet; unless a writer has begun, and even sealed it, since we
             // looked for the last one.
             let damage = layout::cut_short(&header, file_bytes, segment::HEADER_BYTES);
-            if damage.is_some() && !layout::has_content(file.as_ref())? {
+            if damage.is_some() && !layout::has_content(file.as_ref(), header.rewritten)? {
                 self.report.damages.extend(damage);
             }
             return Ok(());
@@ -296,15 +265,17 @@ impl Walk {
             whole_until: segment::HEADER_BYTES,
             whole: true,
             sealed: false,
+            rewritten: header.rewritten,
+            original: None,
             suspects: Vec::new(),
         };
         self.walk(&mut cursor, &mut place, expect.map(|(_, end)| end))?;
         if place.sealed {
             self.finish_sealed(&cursor, &place)?;
-        } else if number < self.last {
+        } else if number < self.last || place.rewritten {
             self.condemn(&mut place);
         } else {
-            self.finish_last(&cursor, &mut place)?;
+            self.finish_last(&mut cursor, &mut place)?;
             let damage = layout::cut_short(&header, file_bytes, place.whole_until);
             self.report.damages.extend(damage);
         }
@@ -316,12 +287,16 @@ impl Walk {
         let report = &mut self.report;
         report.records += counts.records;
         report.payload_bytes += counts.payload_bytes;
+        report.removed_records += counts.removed_records;
+        report.lost_records += counts.lost_records;
         report.first_lsn = report.first_lsn.or(counts.first_lsn);
         report.last_lsn = counts.last_lsn.or(report.last_lsn);
         if let Some(segment) = report.segments.last_mut() {
             segment.records = counts.records;
             segment.first_lsn = counts.first_lsn;
             segment.last_lsn = counts.last_lsn;
+            segment.removed_records = counts.removed_records;
+            segment.lost_records = counts.lost_records;
         }
     }
 
@@ -371,13 +346,24 @@ impl Walk {
     /// are of an earlier group.
     fn suspect(&mut self, cursor: &Cursor, place: &mut Place, bad: Bad) -> io::Result<()> {
         let offset = cursor.offset();
+        // If it was found behind other bad bytes, and is not whole after all, it may be of their
+        // group.
+        let group = match cursor.expect() {
+            Some(expect) => expect.group_of_a_bad_frame(),
+            None => place.suspects.last().map_or(0, |before| before.group),
+        };
         place.suspects.push(Suspect {
             offset,
             bad,
-            group: cursor.expect().map_or(0, |e| e.group_of_a_bad_frame()),
+            group,
             counted: place.counted,
             whole_until: place.whole_until,
         });
+        if place.rewritten {
+            // All of it is one group, which was whole.
+            self.condemn(place);
+            return Ok(());
+        }
         if let Some(group) = tail::frame_at(cursor.file(), cursor.seed(), offset)? {
             self.settle_suspects(place, group);
         }
@@ -425,17 +411,23 @@ impl Walk {
                 }
             }
             Kind::Seal => {
+                let found = Seal::decode(payload);
+                place.original = found.and_then(|seal| seal.original);
                 let expected = Seal {
                     first_lsn: place.first_lsn,
                     chain: chain_before,
+                    // The next segment's start tells whether it says the right thing.
+                    original: place
+                        .rewritten
+                        .then_some(place.original.unwrap_or_default()),
                 };
-                let found = Seal::decode(payload);
                 if place.whole && found != Some(expected) {
                     let expected = format!("a seal that says {expected:?}");
                     self.damage(place.number, frame.offset, expected, format!("{found:?}"));
                 }
                 place.sealed = true;
             }
+            Kind::Gap => self.gap(frame, payload, place),
             Kind::Opened | Kind::Dropped => {
                 if layout::oldest_in(cursor, frame, place.number).is_none() {
                     let expected = "the number of a segment".to_owned();
@@ -455,17 +447,32 @@ impl Walk {
         }
     }
 
+    /// Counts the records that a gap stands for. The cursor has seen that it is one.
+    fn gap(&mut self, frame: &Frame, payload: &[u8], place: &mut Place) {
+        match Gap::decode(payload).map(|gap| gap.why) {
+            Some(Why::Removed) => place.counts.removed_records += frame.records,
+            Some(Why::Lost) => {
+                place.counts.lost_records += frame.records;
+                let lsns = frame.header.lsn..=frame.next_lsn() - 1;
+                self.report.lost.push(lsns);
+            }
+            None => {}
+        }
+    }
+
     fn finish_sealed(&mut self, cursor: &Cursor, place: &Place) -> io::Result<()> {
         let end = cursor.offset();
         let (expected, found) = ("nothing behind the seal", "bytes that are not zero");
-        match tail::written_until(cursor.file(), end)? {
+        let group = cursor.expect().map_or(0, |e| e.group_of_a_bad_frame());
+        let rest = tail::examine(cursor.file(), cursor.seed(), end, group)?;
+        if rest.is_damage_behind_seal(place.rewritten) {
+            self.damage(place.number, end, expected.into(), found.into());
+        } else if let Some(until) = rest.written_until
+            && place.number == self.last
+        {
             // As opening would.
-            Some(until) if place.number == self.last => {
-                let reason = format!("expected {expected}, found {found}");
-                self.report.torn = Some(torn(place.number, end, until, reason));
-            }
-            Some(_) => self.damage(place.number, end, expected.into(), found.into()),
-            None => {}
+            let reason = format!("expected {expected}, found {found}");
+            self.report.torn = Some(torn(place.number, end, until, reason));
         }
         if let Some(segment) = self.report.segments.last_mut() {
             segment.sealed = true;
@@ -475,10 +482,10 @@ impl Walk {
             .filter(|_| place.whole)
             .map(|expect| Before {
                 expect,
-                end: Ending {
+                end: place.original.unwrap_or(Ending {
                     offset: end,
                     chain: place.chain,
-                },
+                }),
             });
         Ok(())
     }
@@ -487,13 +494,15 @@ impl Walk {
     /// they are the end of the log, or a torn tail. What was counted behind the last whole batch
     /// was never acknowledged.
     ///
-    /// A whole start that does not continue the segment before is neither: opening goes by it.
-    fn finish_last(&mut self, cursor: &Cursor, place: &mut Place) -> io::Result<()> {
+    /// A readable start that does not continue the segment before is neither: opening goes by it,
+    /// except in segment 1, of which it knows how it begins.
+    fn finish_last(&mut self, cursor: &mut Cursor, place: &mut Place) -> io::Result<()> {
         let at = segment::HEADER_BYTES;
-        if place.suspects.first().is_some_and(|s| s.offset == at)
-            && tail::frame_at(cursor.file(), cursor.seed(), at)?.is_some()
-        {
-            self.condemn(place);
+        if place.number > 1 && place.suspects.first().is_some_and(|s| s.offset == at) {
+            cursor.jump(at);
+            if matches!(cursor.step()?, Step::Frame(_)) {
+                self.condemn(place);
+            }
         }
         let Some(first) = place.suspects.drain(..).next() else {
             return Ok(());

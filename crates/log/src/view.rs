@@ -20,6 +20,7 @@ use crate::layout::{self, BEFORE_THE_FIRST};
 use crate::options::Options;
 use crate::reader::{ATTEMPTS, Reader, Source, is_not_found, read_error};
 use crate::segment;
+use crate::segments::{self, SegmentInfo, SegmentReader};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::tail::{self, Verdict};
 
@@ -110,6 +111,11 @@ impl LogView {
         Ok(end.last_lsn)
     }
 
+    /// The log's own number; see [`crate::Log::log_id`].
+    pub fn log_id(&self) -> u64 {
+        self.source.log_id
+    }
+
     /// The last LSN that can be read; 0 if none.
     pub fn last_lsn(&self) -> Lsn {
         self.source.limit.load(Ordering::Acquire)
@@ -126,6 +132,25 @@ impl LogView {
     /// The record was dropped, is damaged, or could not be read.
     pub fn read_from(&self, lsn: Lsn) -> Result<Reader, ReadError> {
         Reader::new(self.source.clone(), lsn)
+    }
+
+    /// The segments there are, ascending, up to where the last [`LogView::refresh`] came.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let end = lock(&self.end);
+        // It goes on to the next one, which may be no more than prepared.
+        let sealed = end.number - u64::from(!end.sealed);
+        segments::list(&lock(&self.source.segments), sealed, end.last_lsn)
+    }
+
+    /// Opens one segment, to read its records in order or each at its offset, up to where the last
+    /// [`LogView::refresh`] came.
+    ///
+    /// # Errors
+    /// There is no such segment, its header is damaged, or it could not be read.
+    pub fn open_segment(&self, number: u64) -> Result<SegmentReader, ReadError> {
+        let info = segments::find(&self.segments(), number);
+        let info = info.ok_or(ReadError::NoSegment { number })?;
+        SegmentReader::open(self.source.clone(), info)
     }
 
     /// Walks to the end of what is there and shows it.
@@ -148,16 +173,18 @@ impl LogView {
                     if frame.header.ends_batch() {
                         end.whole = end.cursor.mark();
                         end.last_lsn = end.cursor.expect().map_or(0, |e| e.lsn - 1);
+                        // Not for each frame: one of a batch that never ends would do it for ever.
+                        read_afresh = false;
                     }
-                    read_afresh = false;
                 }
                 Step::Bad(bad) => {
                     let at = end.cursor.offset();
                     end.cursor.back_to(end.whole);
-                    if !self.next_has_started(end.number)? {
+                    if !end.cursor.rewritten() && !self.next_has_started(end.number)? {
                         break;
                     }
-                    // The writer is further on than this; so this must be whole by now.
+                    // The writer is further on than this; so this must be whole by now. What was
+                    // rewritten has been whole ever since.
                     if read_afresh {
                         let damage = tail::damage(end.number, at, &bad);
                         return Err(ReadError::Damage(damage));
@@ -249,7 +276,11 @@ impl LogView {
         let rest =
             tail::examine(end.cursor.file(), end.cursor.seed(), from, group).map_err(failed)?;
         let written = rest.written_until.is_some();
-        if tail::verdict(true, written, rest.later_frame.is_some()) != Verdict::Damage {
+        if end.cursor.rewritten() && end.sealed && !written {
+            return Ok(None);
+        }
+        let may_be_torn = !end.cursor.rewritten();
+        if tail::verdict(may_be_torn, written, rest.later_frame.is_some()) != Verdict::Damage {
             return Ok(None);
         }
         // Later groups are there, so this one must be whole by now. Up to the first bad frame,
@@ -286,7 +317,7 @@ impl LogView {
         match error {
             ReadError::Damage(damage) => OpenError::Damage { dir, damage },
             ReadError::Io(failure) => failure.into(),
-            ReadError::Dropped { .. } => {
+            ReadError::Dropped { .. } | ReadError::NoSegment { .. } => {
                 let gone = io::Error::from(io::ErrorKind::NotFound);
                 IoFailure::new("read a segment in", &dir, gone).into()
             }
@@ -346,7 +377,11 @@ fn anchor(source: &Source) -> Result<End, OpenError> {
         let mut cursor = source.open(number, None)?;
         let step = cursor.step();
         match step.map_err(|e| source.read_failure(number, e))? {
-            Step::Frame(frame) => segments.push((number, frame.header.lsn)),
+            Step::Frame(frame) => layout::add_started(&mut segments, number, frame.header.lsn)
+                .map_err(|damage| {
+                    let dir = source.dir.clone();
+                    OpenError::Damage { dir, damage }
+                })?,
             Step::Bad(bad) if last.is_some() => {
                 return Err(OpenError::Damage {
                     dir: source.dir.clone(),

@@ -13,9 +13,10 @@ use crate::Lsn;
 use crate::error::IoFailure;
 use crate::frame::{self, Kind, LAST_OF_BATCH, PlaceSeed, Stamp};
 use crate::fs::FsFile;
+use crate::marks::{Ending, Seal, Start};
 use crate::recovery::Found;
 use crate::rules::{Mutant, Rule};
-use crate::segment::{self, Ending, Seal, SegmentHeader, Start};
+use crate::segment::{self, SegmentHeader};
 use crate::spare::{Spare, SpareError};
 use crate::stats::SyncTimes;
 use crate::sync::Arc;
@@ -107,6 +108,19 @@ impl Writer {
 
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// A segment is begun and not sealed.
+    pub fn has_active(&self) -> bool {
+        self.active.is_some()
+    }
+
+    /// Waits until no thread prepares a segment; an error if that has failed.
+    pub fn settle_spare(&self) -> Result<(), WriteError> {
+        self.spare.settle();
+        self.spare
+            .failure()
+            .map_or(Ok(()), |failure| Err(WriteError::Fatal(failure)))
     }
 
     /// Writes frames, whose first LSN continues the log, as one group and syncs it. When this
@@ -206,6 +220,7 @@ impl Writer {
         let seal = Seal {
             first_lsn: active.first_lsn,
             chain: active.chain,
+            original: None,
         };
         let mut frames = Vec::new();
         encode_mark(&mut frames, Kind::Seal, self.next_lsn, &seal.encode());
@@ -251,6 +266,7 @@ impl Writer {
             log_id: self.log_id,
             number: self.next_number,
             size_bytes: self.segment_bytes,
+            rewritten: false,
         }
     }
 
@@ -326,7 +342,7 @@ fn no_spare(error: SpareError) -> WriteError {
     }
 }
 
-fn encode_mark(out: &mut Vec<u8>, kind: Kind, next_lsn: Lsn, payload: &[u8]) {
+pub(crate) fn encode_mark(out: &mut Vec<u8>, kind: Kind, next_lsn: Lsn, payload: &[u8]) {
     let crc = crc32c::crc32c(payload);
     frame::encode(out, kind, LAST_OF_BATCH, next_lsn, payload, crc);
 }

@@ -1,12 +1,13 @@
 //! Numbers that no log gets to, with right checksums, as if somebody had meant them: a log with
-//! such a number is refused, or can be used like any other. Nothing overflows.
+//! such a number is refused, or can be used like any other. If it is refused, a repair makes it
+//! usable, or says that it cannot. Nothing overflows.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dalsegno_log::{Options, verify_on};
+use dalsegno_log::{OpenError, Options, repair_on, verify_on};
 
 mod common;
 use common::mem_fs::MemFs;
@@ -134,7 +135,11 @@ fn use_log(fs: &MemFs) {
         Ok(log) => log,
         Err(e) => {
             assert!(!report.is_sound(), "sound, but opening says {e}");
-            return;
+            match repair_on(fs, DIR.as_ref()) {
+                Ok(_) => options(fs).open(DIR).expect("what was repaired opens"),
+                Err(OpenError::Unrepairable { .. }) => return,
+                Err(e) => panic!("repair: {e}"),
+            }
         }
     };
     assert!(log.first_lsn() > 0);

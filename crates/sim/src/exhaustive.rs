@@ -156,8 +156,8 @@ fn open_and_check(disk: &SimDisk, rule: Option<Rule>, model: &mut Model) -> Resu
     Ok(log)
 }
 
-/// The life: batches that span sectors, groups of several batches, a seal, a full segment, a drop,
-/// a close, and a second opening. False if the power went before its end.
+/// The life: batches that span sectors, groups of several batches, a seal, a rewrite of the last
+/// segment and again when it is not the last, a full segment, a drop, a close, and a second opening. False if the power went before its end.
 fn life(disk: &SimDisk, rule: Option<Rule>, model: &mut Model) -> Result<bool, String> {
     let mut steps = || -> Result<(), String> {
         let log = open_and_check(disk, rule, model)?;
@@ -169,8 +169,10 @@ fn life(disk: &SimDisk, rule: Option<Rule>, model: &mut Model) -> Result<bool, S
         append(&log, model, &[10, 0, 500])?;
         wait(&log, model)?;
         log.seal().map_err(|e| e.to_string())?;
+        rewrite_newest_sealed(&log, model, |lsn| lsn % 2 == 0)?;
         append(&log, model, &[900, 10])?;
         wait(&log, model)?;
+        rewrite_newest_sealed(&log, model, |lsn| lsn % 3 == 0)?;
         append(&log, model, &[1000])?;
         wait(&log, model)?;
         let first_kept = log.last_lsn() - 1;
@@ -190,6 +192,23 @@ fn life(disk: &SimDisk, rule: Option<Rule>, model: &mut Model) -> Result<bool, S
         Err(_) if disk.crashed() => Ok(false),
         Err(what) => Err(what),
     }
+}
+
+fn rewrite_newest_sealed(
+    log: &Log,
+    model: &mut Model,
+    remove: impl Fn(Lsn) -> bool,
+) -> Result<(), String> {
+    let segments = log.segments();
+    let newest = segments.iter().rfind(|info| info.sealed);
+    let newest = newest.ok_or("no segment is sealed")?;
+    let lsns = newest.first_lsn..=newest.last_lsn;
+    let removed: Vec<Lsn> = lsns.filter(|lsn| remove(*lsn)).collect();
+    model.removing(&removed);
+    log.rewrite_segment(newest.number, |lsn, _| !remove(lsn))
+        .map_err(|e| e.to_string())?;
+    model.removed(&removed);
+    Ok(())
 }
 
 fn append(log: &Log, model: &mut Model, sizes: &[usize]) -> Result<(), String> {

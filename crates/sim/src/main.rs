@@ -41,7 +41,8 @@ fn main() -> ExitCode {
     let (lives, summary) = (outcome.lives, outcome.summary);
     println!(
         "{lives} lives in {:.1} s: {} recoveries, {} power cuts, {} kills, {} torn tails, \
-         {} poisonings, {} full disks, {} flipped bits, {} records acknowledged, {} operations",
+         {} poisonings, {} full disks, {} flipped bits, {} rewrites, \
+         {} repairs, {} records acknowledged, {} operations",
         started.elapsed().as_secs_f64(),
         summary.recoveries,
         summary.power_cuts,
@@ -50,6 +51,8 @@ fn main() -> ExitCode {
         summary.poisonings,
         summary.full_disks,
         summary.flipped_bits,
+        summary.rewrites,
+        summary.repairs,
         summary.acknowledged,
         summary.operations,
     );

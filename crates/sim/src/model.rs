@@ -7,9 +7,10 @@
 //! | nothing acknowledged is lost | the recovered log reaches at least `durable` |
 //! | in order, byte for byte | every record read equals the one appended under its LSN |
 //! | nothing appears that was not appended | no LSN above the last one given out |
-//! | what was not acknowledged is there as a prefix or not at all | LSNs are dense up to the last one |
+//! | what was not acknowledged is there as a prefix or not at all | LSNs are dense up to the last one, but for what was removed |
 //! | a batch is whole or absent | the last LSN read is the last of its batch |
 //! | what recovery reported stays | after a reopen, everything found counts as durable |
+//! | what was removed on purpose stays away, and nothing else does | a record is absent if it was removed; if that was interrupted, it may be either |
 //! | a drop is for good, and takes only what it may | the first LSN never falls, and never passes the LSN given |
 
 use std::collections::VecDeque;
@@ -21,6 +22,16 @@ use dalsegno_log::Lsn;
 struct Appended {
     payload: Vec<u8>,
     ends_batch: bool,
+    presence: Presence,
+}
+
+/// Whether a record has to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    There,
+    /// Its removal was tried, and did not end well.
+    Either,
+    Removed,
 }
 
 /// The records the log was given, and what it promised about them.
@@ -63,6 +74,7 @@ impl Model {
             self.records.push_back(Appended {
                 payload,
                 ends_batch: i + 1 == count,
+                presence: Presence::There,
             });
         }
         Ok(())
@@ -83,6 +95,85 @@ impl Model {
         Ok(())
     }
 
+    fn get(&self, lsn: Lsn) -> Option<&Appended> {
+        let index = lsn.checked_sub(self.base + 1)?;
+        self.records.get(index as usize)
+    }
+
+    fn set(&mut self, lsns: &[Lsn], presence: Presence) {
+        for lsn in lsns {
+            let index = lsn.checked_sub(self.base + 1);
+            let record = index.and_then(|index| self.records.get_mut(index as usize));
+            if let Some(record) = record.filter(|record| record.presence != Presence::Removed) {
+                record.presence = presence;
+            }
+        }
+    }
+
+    /// These records are about to be removed: until that is done, they may be there or not.
+    pub fn removing(&mut self, lsns: &[Lsn]) {
+        self.set(lsns, Presence::Either);
+    }
+
+    /// These records were removed, durably.
+    pub fn removed(&mut self, lsns: &[Lsn]) {
+        self.set(lsns, Presence::Removed);
+    }
+
+    /// A record may be missing, because it was removed or may have been.
+    fn may_be_missing(&self, lsn: Lsn) -> bool {
+        let record = self.get(lsn);
+        record.is_some_and(|record| record.presence != Presence::There)
+    }
+
+    /// Compares one record with what was appended.
+    pub fn check_record(&self, lsn: Lsn, payload: &[u8]) -> Result<(), String> {
+        if lsn <= self.base {
+            return Ok(());
+        }
+        match self.get(lsn) {
+            None => Err(format!("LSN {lsn} read, but never appended")),
+            Some(appended) if appended.payload != payload => {
+                Err(format!("LSN {lsn} has other bytes than were appended"))
+            }
+            Some(appended) if appended.presence == Presence::Removed => {
+                Err(format!("LSN {lsn} is there, although it was removed"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Compares what was read of a part of the log, from `first` to `last`.
+    pub fn check_part(&self, first: Lsn, last: Lsn, read: &[(Lsn, Vec<u8>)]) -> Result<(), String> {
+        let mut read = read.iter().peekable();
+        for due in first..=last {
+            match read.next_if(|(lsn, _)| *lsn == due) {
+                Some((lsn, payload)) => self.check_record(*lsn, payload)?,
+                None if due <= self.base || self.may_be_missing(due) => {}
+                None => return Err(format!("LSN {due} is missing")),
+            }
+        }
+        match read.next() {
+            Some((lsn, _)) => Err(format!("LSN {lsn} read, in a part from {first} to {last}")),
+            None => Ok(()),
+        }
+    }
+
+    /// What was read is right; says which records up to `last` should be there and are not.
+    pub fn missing(&self, read: &[(Lsn, Vec<u8>)], last: Lsn) -> Result<Vec<Lsn>, String> {
+        let mut missing = Vec::new();
+        let mut read = read.iter().peekable();
+        for due in self.base + 1..=last {
+            while read.next_if(|(lsn, _)| *lsn < due).is_some() {}
+            match read.next_if(|(lsn, _)| *lsn == due) {
+                Some((lsn, payload)) => self.check_record(*lsn, payload)?,
+                None if due < self.may_be_dropped || self.may_be_missing(due) => {}
+                None => missing.push(due),
+            }
+        }
+        Ok(missing)
+    }
+
     /// Compares what was read with what should be there. `least` is the LSN that must be reached.
     pub fn check(&self, first: Lsn, read: &[(Lsn, Vec<u8>)], least: Lsn) -> Result<(), String> {
         if first > self.may_be_dropped.max(1) {
@@ -99,20 +190,17 @@ impl Model {
         }
         let mut next = first;
         for (lsn, payload) in read {
+            while next < *lsn && self.may_be_missing(next) {
+                next += 1;
+            }
             if *lsn != next {
                 return Err(format!("LSN {lsn} read where {next} was due"));
             }
             next += 1;
-            if *lsn <= self.base {
-                continue;
-            }
-            match self.records.get((lsn - self.base - 1) as usize) {
-                None => return Err(format!("LSN {lsn} read, but never appended")),
-                Some(appended) if appended.payload != *payload => {
-                    return Err(format!("LSN {lsn} has other bytes than were appended"));
-                }
-                Some(_) => {}
-            }
+            self.check_record(*lsn, payload)?;
+        }
+        while self.may_be_missing(next) {
+            next += 1;
         }
         let last = next - 1;
         if last < least {
@@ -120,8 +208,7 @@ impl Model {
                 "LSN {least} was acknowledged, the log ends at {last}"
             ));
         }
-        if last > self.base
-            && let Some(appended) = self.records.get((last - self.base - 1) as usize)
+        if let Some(appended) = self.get(last)
             && !appended.ends_batch
         {
             return Err(format!("the log ends at {last}, in the middle of a batch"));

@@ -12,6 +12,7 @@ use crate::disk::{Faults, KeepAll, LoseAll, Random, SimDisk};
 use crate::model::Model;
 use crate::rng::Rng;
 
+mod mend;
 mod rot;
 mod work;
 
@@ -36,6 +37,10 @@ pub struct Summary {
     pub full_disks: u64,
     /// Bits flipped in old data.
     pub flipped_bits: u64,
+    /// Segments rewritten.
+    pub rewrites: u64,
+    /// Segments repaired.
+    pub repairs: u64,
     /// File system operations.
     pub operations: u64,
     /// Records acknowledged.
@@ -52,6 +57,8 @@ impl Summary {
         self.poisonings += other.poisonings;
         self.full_disks += other.full_disks;
         self.flipped_bits += other.flipped_bits;
+        self.rewrites += other.rewrites;
+        self.repairs += other.repairs;
         self.operations += other.operations;
         self.acknowledged += other.acknowledged;
     }
@@ -128,6 +135,8 @@ struct World {
     next_payload: u64,
     /// The log's last user closed it.
     closed: bool,
+    /// A rewrite that did not end well: the segment, and what was to be removed from it.
+    interrupted: Option<(u64, Vec<Lsn>)>,
 }
 
 /// Whether the log is still of use after an operation.
@@ -166,6 +175,7 @@ impl World {
             segment_bytes,
             next_payload: 0,
             closed: false,
+            interrupted: None,
         }
     }
 

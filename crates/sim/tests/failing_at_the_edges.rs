@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use dalsegno_log::{AppendError, OpenError, Options, SyncError};
-use dalsegno_sim::disk::{Enumerate, LoseAll, OpKind, SimDisk, errno};
+use dalsegno_log::{AppendError, OpenError, Options, SyncError, repair_on, verify_on};
+use dalsegno_sim::disk::{Enumerate, LoseAll, OpKind, Random, SimDisk, errno};
+use dalsegno_sim::rng::Rng;
 
 fn options(disk: &SimDisk) -> Options {
     Options::new()
@@ -49,8 +50,6 @@ fn what_a_view_has_shown_no_power_cut_takes_back() {
 
 #[test]
 fn a_torn_tail_on_a_full_disk_does_not_keep_the_log_closed() {
-    use dalsegno_sim::disk::Random;
-    use dalsegno_sim::rng::Rng;
     let mut torn = 0;
     for seed in 0..100 {
         let disk = SimDisk::new(seed);
@@ -152,4 +151,50 @@ fn a_log_that_is_refused_is_not_changed() {
     assert_eq!(disk.read_file(used).unwrap(), bytes);
     assert_eq!(disk.read_file(prepared).unwrap(), short);
     assert_eq!(disk.files("log"), names);
+}
+
+/// A sync that failed over zeros on a torn tail, and another one over the cut of a sealed file: the
+/// torn bytes can come back behind the seal, when other segments have long followed it.
+#[test]
+fn torn_bytes_that_come_back_behind_a_seal_are_not_taken_for_damage() {
+    let mut came_back = 0;
+    for seed in 0..400 {
+        let disk = SimDisk::new(seed);
+        let log = options(&disk).open("log").unwrap();
+        log.wait_durable(log.append(b"kept").unwrap()).unwrap();
+        log.append_batch(&[vec![1; 700], vec![2; 1500]]).unwrap();
+        disk.crash_at_sync(0);
+        assert!(log.wait_durable(3).is_err());
+        disk.reboot(&mut Random::new(Rng::new(seed)));
+        drop(log);
+        // The first attempt fails where it zeroes the torn tail.
+        disk.fail_nth(OpKind::Sync, 1, errno::EIO);
+        drop(options(&disk).open("log"));
+        disk.heal();
+        let log = options(&disk).open("log").unwrap();
+        if log.recovery().last_lsn > 1 {
+            continue;
+        }
+        // That of the next segment succeeds, that of the seal does not.
+        disk.fail_nth(OpKind::Sync, 1, errno::EIO);
+        assert!(log.seal().is_err());
+        disk.restart_process();
+        drop(log);
+        let log = options(&disk).open("log").unwrap();
+        log.wait_durable(log.append(b"next").unwrap()).unwrap();
+        let sealed = log.segments()[0].sealed;
+        disk.reboot(&mut LoseAll);
+        drop(log);
+
+        let first = disk.read_file("log/0000000000000001.seg").unwrap();
+        came_back += usize::from(sealed && first.iter().skip(1024).any(|byte| *byte != 0));
+        let report = verify_on(&disk, "log".as_ref()).unwrap();
+        assert!(report.is_sound(), "seed {seed}: {:?}", report.damages);
+        assert_eq!(repair_on(&disk, "log".as_ref()).unwrap().actions, []);
+        let log = options(&disk).open("log").unwrap();
+        let mut reader = log.read_from(1).unwrap();
+        assert_eq!(reader.next_record().unwrap().unwrap().payload, b"kept");
+        assert_eq!(reader.next_record().unwrap().unwrap().payload, b"next");
+    }
+    assert!(came_back > 3, "only {came_back}");
 }

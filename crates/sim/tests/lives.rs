@@ -20,6 +20,8 @@ fn twenty_thousand_lives_keep_every_promise() {
         ("poisonings", summary.poisonings),
         ("full disks", summary.full_disks),
         ("flipped bits", summary.flipped_bits),
+        ("rewrites", summary.rewrites),
+        ("repairs", summary.repairs),
     ] {
         assert!(count > 1_000, "only {count} {what}");
     }

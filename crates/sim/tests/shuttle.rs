@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use dalsegno_log::{Log, Lsn, Options, Rule, SyncError};
+use dalsegno_log::{Log, Lsn, Options, RewriteError, Rewritten, Rule, SyncError};
 use dalsegno_sim::disk::{Faults, OpKind, Random, SimDisk, errno};
 use dalsegno_sim::rng::Rng;
 use shuttle::rand::Rng as _;
@@ -32,17 +32,22 @@ fn payload(thread: usize, round: usize) -> Vec<u8> {
     format!("thread {thread} round {round} {}", "x".repeat(70 * thread)).into_bytes()
 }
 
-/// Everything acknowledged is in the log that is found on the disk.
-fn check_reopened(disk: &SimDisk, acknowledged: &[(Lsn, Vec<u8>)]) {
-    let log = options(disk).without_threads().open(DIR).unwrap();
+fn read_all(log: &Log) -> Vec<(Lsn, Vec<u8>)> {
     let mut found = Vec::new();
     let mut reader = log.read_from(log.first_lsn()).unwrap();
     while let Some(record) = reader.next_record().unwrap() {
         found.push((record.lsn, record.payload.to_vec()));
     }
+    found
+}
+
+/// Everything acknowledged is in the log that is found on the disk. Says what else is.
+fn check_reopened(disk: &SimDisk, acknowledged: &[(Lsn, Vec<u8>)]) -> Vec<(Lsn, Vec<u8>)> {
+    let found = read_all(&options(disk).without_threads().open(DIR).unwrap());
     for record in acknowledged {
         assert!(found.contains(record), "LSN {} is missing", record.0);
     }
+    found
 }
 
 /// Threads that append and wait, some blocking, some as futures. Returns what was acknowledged.
@@ -163,6 +168,82 @@ fn sealing_dropping_and_closing_get_along_with_appending() {
     );
 }
 
+/// A log with a sealed segment, and what is in it.
+fn with_a_sealed_segment(disk: &SimDisk) -> (Log, Vec<(Lsn, Vec<u8>)>) {
+    let log = options(disk).open(DIR).unwrap();
+    let payloads: Vec<Vec<u8>> = (1..=4).map(|lsn| vec![lsn; 30]).collect();
+    log.append_batch(&payloads).unwrap();
+    log.seal().unwrap();
+    (log, (1..).zip(payloads).collect())
+}
+
+/// Removes every other record of the sealed segment.
+fn rewrite(log: &Log) -> Result<Rewritten, RewriteError> {
+    log.rewrite_segment(1, |lsn, _| lsn % 2 == 0)
+}
+
+#[test]
+fn rewriting_gets_along_with_appending_and_reading() {
+    shuttle::check_random(
+        || {
+            let disk = SimDisk::new(seed());
+            let (log, sealed) = with_a_sealed_segment(&disk);
+            let kept: Vec<_> = sealed.iter().filter(|(lsn, _)| lsn % 2 == 0).collect();
+            let rewriter = {
+                let log = log.clone();
+                thread::spawn(move || {
+                    assert_eq!(rewrite(&log).unwrap().records_removed, 2);
+                    assert_eq!(rewrite(&log).unwrap().records_removed, 0);
+                })
+            };
+            let reader = {
+                let log = log.clone();
+                thread::spawn(move || read_all(&log))
+            };
+            let acknowledged = append_in_parallel(&log, 2, 2);
+            assert_eq!(acknowledged.len(), 4);
+            // The segment as it was or as it is, and nothing else.
+            let read = reader.join().unwrap();
+            let of_sealed: Vec<_> = read.iter().filter(|(lsn, _)| *lsn <= 4).collect();
+            assert!(of_sealed == kept || of_sealed == sealed.iter().collect::<Vec<_>>());
+            assert!(read.is_sorted_by_key(|(lsn, _)| *lsn));
+            rewriter.join().unwrap();
+            disk.reboot(&mut dalsegno_sim::disk::LoseAll);
+            drop(log);
+            let found = check_reopened(&disk, &acknowledged);
+            let of_sealed: Vec<_> = found.iter().filter(|(lsn, _)| *lsn <= 4).collect();
+            assert_eq!(of_sealed, kept);
+        },
+        ROUNDS,
+    );
+}
+
+#[test]
+fn a_power_cut_while_rewriting_leaves_the_segment_as_it_was_or_as_it_is() {
+    shuttle::check_random(
+        || {
+            let seed = seed();
+            let disk = SimDisk::new(seed);
+            let (log, sealed) = with_a_sealed_segment(&disk);
+            disk.crash_at(disk.ops() + seed % 40);
+            let rewriter = {
+                let log = log.clone();
+                thread::spawn(move || rewrite(&log).is_ok())
+            };
+            let acknowledged = append_in_parallel(&log, 2, 2);
+            let rewritten = rewriter.join().unwrap();
+            drop(log);
+            disk.reboot(&mut Random::new(Rng::new(seed)));
+            let found = check_reopened(&disk, &acknowledged);
+            let of_sealed: Vec<_> = found.into_iter().filter(|(lsn, _)| *lsn <= 4).collect();
+            let kept: Vec<_> = sealed.iter().filter(|(lsn, _)| lsn % 2 == 0).collect();
+            let as_it_was = of_sealed == sealed && !rewritten;
+            assert!(as_it_was || of_sealed.iter().collect::<Vec<_>>() == kept);
+        },
+        ROUNDS,
+    );
+}
+
 #[test]
 fn closing_leaves_nobody_behind_and_nothing_under_way() {
     shuttle::check_random(
@@ -171,12 +252,13 @@ fn closing_leaves_nobody_behind_and_nothing_under_way() {
             let log = options(&disk).open(DIR).unwrap();
             // Past half of a segment, so that the next one is being prepared.
             log.wait_durable(log.append(vec![1; 900]).unwrap()).unwrap();
-            let others: Vec<_> = (0..3)
+            let others: Vec<_> = (0..4)
                 .map(|number| {
                     let log = log.clone();
                     thread::spawn(move || match number {
                         0 => drop(log.seal()),
                         1 => drop(log.drop_before(1)),
+                        2 => drop(rewrite(&log)),
                         _ => drop(log.close()),
                     })
                 })

@@ -1,11 +1,12 @@
-//! A bit flips in old data: somebody has to notice, or nothing may be lost.
+//! Bits flip in old data: somebody has to notice, or nothing may be lost; and a repair loses no
+//! more than they hit.
 
 use std::path::Path;
 
 use dalsegno_log::{OpenError, ReadError, verify_on};
 
 use super::{DIR, World, read_all};
-use crate::disk::KeepAll;
+use crate::disk::{KeepAll, SimDisk};
 
 impl World {
     /// Flips a bit somewhere and looks whether anybody notices.
@@ -14,28 +15,42 @@ impl World {
             return Err("opening failed on a healthy disk".into());
         }
         self.work()?;
+        if self.rng.chance(250) {
+            // A rewritten segment as the last one, in which nothing can be torn.
+            self.seal()?;
+            self.rewrite()?;
+        }
         if self.rng.chance(500) {
             self.close()?;
         }
         self.disk.power_off_now();
         self.disk.reboot(&mut KeepAll);
         self.log = None;
-        let names = self.disk.files(DIR);
+        let disk = self.disk.clone();
+        let mut flipped = vec![self.flip(&disk)?];
+        // On another disk, because opening may change this one.
+        let other = disk.snapshot();
+        self.check_rotten()
+            .map_err(|e| format!("{} flipped: {e}", flipped[0]))?;
+        for _ in 0..self.rng.below(4) {
+            flipped.push(self.flip(&other)?);
+        }
+        self.mend(&other, flipped.len() as u64)
+            .map_err(|e| format!("{} flipped, and a repair: {e}", flipped.join(", ")))
+    }
+
+    /// Flips a bit of a segment; says which.
+    fn flip(&mut self, disk: &SimDisk) -> Result<String, String> {
+        let names = disk.files(DIR);
         let segments: Vec<&String> = names.iter().filter(|n| n.ends_with(".seg")).collect();
-        let name = segments[self.rng.index(segments.len())].clone();
+        let name = segments[self.rng.index(segments.len())];
         let path = Path::new(DIR).join(name);
-        let len = self.disk.file_len(&path).map_err(|e| e.to_string())?;
+        let len = disk.file_len(&path).map_err(|e| e.to_string())?;
         let (offset, bit) = (self.rng.below(len), self.rng.below(8) as u32);
-        self.disk
-            .flip_bit(&path, offset, bit)
+        disk.flip_bit(&path, offset, bit)
             .map_err(|e| e.to_string())?;
         self.summary.flipped_bits += 1;
-        self.check_rotten().map_err(|e| {
-            format!(
-                "bit {bit} of byte {offset} in {} flipped: {e}",
-                path.display()
-            )
-        })
+        Ok(format!("bit {bit} of byte {offset} in {}", path.display()))
     }
 
     fn check_rotten(&mut self) -> Result<(), String> {

@@ -1,20 +1,32 @@
-//! What a log is used for while it lives: appending, waiting, sealing, dropping, reading, closing.
+//! What a log is used for while it lives: appending, waiting, sealing, rewriting, dropping,
+//! reading, closing.
 
-use dalsegno_log::{AppendError, DropError, Durable, Log, Lsn, OpenError, ReadError, SyncError};
+use dalsegno_log::{
+    AppendError, DropError, Durable, Log, Lsn, OpenError, ReadError, RewriteError, SegmentInfo,
+    SyncError,
+};
 
 use super::{After, DIR, World, collect, is_full, read_all};
 
 impl World {
     pub(super) fn work(&mut self) -> Result<(), String> {
+        if self.interrupted.is_some()
+            && self.rng.chance(500)
+            && matches!(self.rewrite()?, After::Reopen)
+        {
+            return Ok(());
+        }
         for _ in 0..self.rng.range(1, 40) {
             let after = match self.rng.below(100) {
                 0..45 => self.append()?,
                 45..75 => self.wait()?,
                 75..81 => self.seal()?,
-                81..88 => self.drop_some()?,
-                88..93 => self.read()?,
-                93..95 => self.view()?,
-                95..98 => self.look_again()?,
+                81..85 => self.drop_some()?,
+                85..90 => self.rewrite()?,
+                90..93 => self.read()?,
+                93..95 => self.read_segment()?,
+                95..97 => self.view()?,
+                97..99 => self.look_again()?,
                 _ => self.close()?,
             };
             if matches!(after, After::Reopen) {
@@ -88,12 +100,71 @@ impl World {
         self.settled(&log, result)
     }
 
-    fn seal(&mut self) -> Result<After, String> {
+    pub(super) fn seal(&mut self) -> Result<After, String> {
         let Some(log) = self.log.clone() else {
             return Ok(After::Reopen);
         };
         let result = log.seal();
-        self.settled(&log, result)
+        let sealed = log.segments().last().is_some_and(|info| info.sealed);
+        let after = self.settled(&log, result)?;
+        if sealed {
+            // The seal is a later group: what is before it is no longer the last one.
+            self.model.last_group = self.model.durable + 1;
+        }
+        Ok(after)
+    }
+
+    /// What to rewrite: what was interrupted, as somebody would who tries again; or any sealed
+    /// segment, most often the newest, which is the most delicate.
+    fn choose_rewrite(&mut self, log: &Log) -> Option<(u64, Vec<Lsn>)> {
+        let sealed: Vec<SegmentInfo> = log.segments().into_iter().filter(|i| i.sealed).collect();
+        let newest = *sealed.last()?;
+        let again = self.interrupted.clone();
+        let again = again.filter(|(number, _)| sealed.iter().any(|info| info.number == *number));
+        if again.is_some() && self.rng.chance(800) {
+            return again;
+        }
+        let info = if self.rng.chance(500) {
+            newest
+        } else {
+            sealed[self.rng.index(sealed.len())]
+        };
+        let per_mille = [0, 200, 500, 900, 1000][self.rng.index(5)];
+        let remove = (info.first_lsn..=info.last_lsn)
+            .filter(|_| self.rng.chance(per_mille))
+            .collect();
+        Some((info.number, remove))
+    }
+
+    pub(super) fn rewrite(&mut self) -> Result<After, String> {
+        let Some(log) = self.log.clone() else {
+            return Ok(After::Reopen);
+        };
+        let Some((number, remove)) = self.choose_rewrite(&log) else {
+            return Ok(After::GoOn);
+        };
+        self.interrupted = Some((number, remove.clone()));
+        self.model.removing(&remove);
+        let mut wrong = None;
+        let rewritten = log.rewrite_segment(number, |lsn, payload| {
+            wrong = wrong.take().or(self.model.check_record(lsn, payload).err());
+            !remove.contains(&lsn)
+        });
+        if let Some(wrong) = wrong {
+            return Err(format!("rewriting segment {number}: {wrong}"));
+        }
+        match rewritten {
+            Ok(_) => {
+                self.model.removed(&remove);
+                self.interrupted = None;
+                self.summary.rewrites += 1;
+                Ok(After::GoOn)
+            }
+            Err(RewriteError::Io(_)) if self.disk.crashed() => Ok(After::Reopen),
+            Err(RewriteError::Io(failure)) if self.faulty() => self.no_space(&failure.error),
+            Err(RewriteError::Poisoned(_)) => self.poisoned(&log),
+            Err(e) => Err(format!("rewriting segment {number}: {e}")),
+        }
     }
 
     fn settled(&mut self, log: &Log, result: Result<(), SyncError>) -> Result<After, String> {
@@ -175,6 +246,40 @@ impl World {
         let from = self.rng.range(first, log.durable_lsn() + 1);
         let (read, least) = (read_all(&log, from), log.durable_lsn());
         self.check_read(read, from, least)
+    }
+
+    /// Reads one segment, first in order and then each record at its offset.
+    fn read_segment(&mut self) -> Result<After, String> {
+        let Some(log) = self.log.clone() else {
+            return Ok(After::Reopen);
+        };
+        let segments = log.segments();
+        let info = segments[self.rng.index(segments.len())];
+        match self.read_places(&log, info) {
+            Ok(read) => {
+                let (first, last) = (info.first_lsn, info.last_lsn);
+                self.model
+                    .check_part(first, last, &read)
+                    .map_err(|e| format!("reading segment {}: {e}", info.number))?;
+                Ok(After::GoOn)
+            }
+            Err(ReadError::Io(_)) if self.faults_on() || self.disk.crashed() => Ok(After::GoOn),
+            Err(e) => Err(format!("reading segment {}: {e}", info.number)),
+        }
+    }
+
+    fn read_places(&self, log: &Log, info: SegmentInfo) -> Result<Vec<(Lsn, Vec<u8>)>, ReadError> {
+        let mut segment = log.open_segment(info.number)?;
+        let mut places = Vec::new();
+        while let Some((offset, _)) = segment.next_record()? {
+            places.push(offset);
+        }
+        let mut buffer = Vec::new();
+        let read = places.into_iter().map(|offset| {
+            let record = segment.record_at(offset, &mut buffer)?;
+            Ok((record.lsn, record.payload.to_vec()))
+        });
+        read.collect()
     }
 
     fn view(&mut self) -> Result<After, String> {
