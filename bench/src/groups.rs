@@ -6,9 +6,10 @@ use crate::Error;
 use crate::row::Row;
 
 mod log;
+pub mod store;
 
 /// All groups, in the order in which `--help` lists them.
-pub const GROUPS: &[Group] = &[log::GROUP];
+pub const GROUPS: &[Group] = &[log::GROUP, store::GROUP];
 
 /// Rows about one part of the project.
 #[derive(Debug)]

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::row::Row;
 
-/// The keys are promised: row, unit, ours, anchor, anchor_name, ratio, goal, met.
+/// The keys are promised: row, unit, ours, anchor, anchor_name, ratio, goal, met. The last is null
+/// for a row without a goal.
 pub fn object(row: &Row) -> String {
     format!(
         "{{\"row\":{},\"unit\":{},\"ours\":{},\"anchor\":{},\"anchor_name\":{},\"ratio\":{},\
@@ -16,7 +17,8 @@ pub fn object(row: &Row) -> String {
         text(row.anchor_name),
         number(row.ratio()),
         text(&row.goal.to_string()),
-        row.met(),
+        row.met()
+            .map_or("null", |met| if met { "true" } else { "false" }),
     )
 }
 

@@ -33,6 +33,16 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 const USAGE_EXIT: u8 = 2;
 
 fn main() -> ExitCode {
+    // This program again, as a process of its own to be measured.
+    if let Some(done) = groups::store::child::called() {
+        return match done {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     match args::parse(std::env::args().skip(1)) {
         Ok(Asked::Help) => {
             print!("{}", args::help());

@@ -14,18 +14,22 @@ pub enum Goal {
     OursOrRatioAtLeast(f64, f64),
     /// Ours minus the anchor.
     GrowthBelow(f64),
+    /// None: the figure is there to be known.
+    Shown,
 }
 
 impl Goal {
-    pub fn met(self, ours: f64, anchor: f64) -> bool {
+    /// Whether it is met; `None` if there is nothing to meet.
+    pub fn met(self, ours: f64, anchor: f64) -> Option<bool> {
         let ratio = ours / anchor;
-        match self {
+        Some(match self {
             Goal::RatioAtMost(most) => ratio <= most,
             Goal::RatioAtLeast(least) => ratio >= least,
             Goal::OursBelow(limit) => ours < limit,
             Goal::OursOrRatioAtLeast(least, ratio_least) => ours >= least || ratio >= ratio_least,
             Goal::GrowthBelow(limit) => ours - anchor < limit,
-        }
+            Goal::Shown => return None,
+        })
     }
 }
 
@@ -39,6 +43,7 @@ impl fmt::Display for Goal {
                 write!(f, "ours >= {least} or ratio >= {ratio}")
             }
             Goal::GrowthBelow(limit) => write!(f, "ours - anchor < {limit}"),
+            Goal::Shown => f.write_str("-"),
         }
     }
 }
@@ -75,7 +80,7 @@ impl Row {
         (quantile(&ratios, 0.25), quantile(&ratios, 0.75))
     }
 
-    pub fn met(&self) -> bool {
+    pub fn met(&self) -> Option<bool> {
         self.goal.met(self.ours(), self.anchor())
     }
 
@@ -104,7 +109,12 @@ mod tests {
             (Goal::GrowthBelow(8.0), 18.0, 10.0, false),
             (Goal::RatioAtMost(1.5), f64::NAN, 2.0, false),
         ] {
-            assert_eq!(goal.met(ours, anchor), met, "{goal}: {ours} and {anchor}");
+            assert_eq!(
+                goal.met(ours, anchor),
+                Some(met),
+                "{goal}: {ours} and {anchor}"
+            );
         }
+        assert_eq!(Goal::Shown.met(1.0, 1.0), None);
     }
 }

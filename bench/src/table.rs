@@ -40,7 +40,8 @@ pub fn render(rows: &[Row], coloured: bool) -> String {
             let colour = match column {
                 _ if !coloured => None,
                 _ if i == 0 => Some(BOLD),
-                MET => Some(if line[MET] == "yes" { GREEN } else { RED }),
+                MET if line[MET] == "yes" => Some(GREEN),
+                MET if line[MET] == "no" => Some(RED),
                 _ => None,
             };
             match colour {
@@ -64,7 +65,9 @@ fn cells(row: &Row) -> [String; 9] {
         number(row.ratio()),
         format!("{}..{}", number(low), number(high)),
         row.goal.to_string(),
-        if row.met() { "yes" } else { "no" }.into(),
+        row.met()
+            .map_or("-", |met| if met { "yes" } else { "no" })
+            .into(),
         row.anchor_name.into(),
     ]
 }

@@ -50,7 +50,8 @@ pub struct IoFailure {
 }
 
 impl IoFailure {
-    pub(crate) fn new(operation: &'static str, path: &Path, error: io::Error) -> IoFailure {
+    /// That an operation on a path failed.
+    pub fn new(operation: &'static str, path: &Path, error: io::Error) -> IoFailure {
         IoFailure {
             operation,
             path: path.to_owned(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use dalsegno_log::{Log, LogView, Lsn, OpenError, Options, ReadError, Reader, Rule, verify_on};
 
+use crate::campaign::{Failure, Total};
 use crate::disk::{Faults, KeepAll, LoseAll, Random, SimDisk};
 use crate::model::Model;
 use crate::rng::Rng;
@@ -47,9 +48,8 @@ pub struct Summary {
     pub acknowledged: u64,
 }
 
-impl Summary {
-    /// Adds another life's numbers.
-    pub fn add(&mut self, other: &Summary) {
+impl Total for Summary {
+    fn add(&mut self, other: &Summary) {
         self.power_cuts += other.power_cuts;
         self.kills += other.kills;
         self.recoveries += other.recoveries;
@@ -61,39 +61,6 @@ impl Summary {
         self.repairs += other.repairs;
         self.operations += other.operations;
         self.acknowledged += other.acknowledged;
-    }
-}
-
-/// A broken promise.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The seed that shows it.
-    pub seed: u64,
-    /// The rule that had been switched off, if any.
-    pub rule: Option<Rule>,
-    /// What was wrong.
-    pub what: String,
-    /// The last file system operations.
-    pub trace: Vec<String>,
-}
-
-impl Failure {
-    /// The command that shows it again.
-    pub fn reproduce(&self) -> String {
-        let rule = match self.rule {
-            Some(rule) => format!(" --break {rule:?}"),
-            None => String::new(),
-        };
-        format!(
-            "cargo run --release -p dalsegno-sim -- --seed {}{rule}",
-            self.seed
-        )
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "seed {}: {}: {}", self.seed, self.what, self.reproduce())
     }
 }
 
@@ -111,8 +78,8 @@ pub fn live(seed: u64, rule: Option<Rule>, trace: bool) -> Result<Summary, Failu
         }
         Err(what) => Err(Failure {
             seed,
-            rule,
             what,
+            arguments: rule.map_or_else(String::new, |rule| format!("--break {rule:?}")),
             trace: world.disk.trace(),
         }),
     }

@@ -23,13 +23,11 @@
 //! Invariant: `decode(encode(event)) == event`, and bytes that decode encode to themselves, fields
 //! of newer versions included. So the hash over the bytes is the same on every store.
 
-use minicbor::Decoder;
-use minicbor::data::Type;
-
-use crate::fields::{Cbor, Fields, Malformed, definite};
+use crate::fields::{Cbor, Fields, Malformed};
 use crate::hash::Hash;
 use crate::kind::Kind;
 use crate::name::StreamId;
+use crate::strict::{Next, Strict};
 
 /// Payloads above this are stored by content. Part of the format: the hash depends on it.
 pub const INLINE_LIMIT_BYTES: usize = 1024;
@@ -251,133 +249,96 @@ impl Event {
     /// # Errors
     /// The bytes are something else, or in another form than [`Event::encode`] gives.
     pub fn decode(bytes: &[u8]) -> Result<Event, Malformed> {
-        let mut decoder = Decoder::new(bytes);
-        let count = definite(decoder.map().map_err(wrong)?, WHAT)?;
-        let mut parts = Parts::default();
-        for _ in 0..count {
-            let key = decoder.u64().map_err(wrong)?;
-            parts.read(key, &mut decoder, bytes)?;
+        let mut reader = Strict::new(bytes, WHAT);
+        let count = reader.map()?;
+        if count < KIND {
+            return Err(reader.wrong(format_args!("only {count} fields")));
         }
-        let event = parts.finish()?;
-        if event.encode() != bytes {
-            return Err(Malformed::new(WHAT, "not in the one form there is"));
+        // Every event has these, and so they come first.
+        reader.expect_key(STREAM)?;
+        let stream = read_stream(&mut reader)?;
+        reader.expect_key(SEQUENCE)?;
+        let sequence = reader.number()?;
+        if sequence == 0 {
+            return Err(reader.wrong("a sequence of 0"));
         }
+        reader.expect_key(CLOCK)?;
+        let clock = reader.number()?;
+        reader.expect_key(TIME)?;
+        let time_us = reader.number()?;
+        reader.expect_key(KIND)?;
+        let kind = match reader.next()? {
+            Next::Text => Kind::User(reader.text()?.to_owned()),
+            _ => Kind::from_number(reader.number()?),
+        };
+        let mut event = Event::new(stream, sequence, clock, time_us, kind);
+        let mut before = KIND;
+        for _ in KIND..count {
+            before = reader.key_after(before)?;
+            event.read_optional(before, &mut reader)?;
+        }
+        reader.end()?;
         Ok(event)
     }
-}
 
-/// An event in the making.
-#[derive(Default)]
-struct Parts {
-    stream: Option<StreamId>,
-    sequence: Option<u64>,
-    clock: Option<u64>,
-    time_us: Option<u64>,
-    kind: Option<Kind>,
-    memory: Option<Version>,
-    input: Option<Payload>,
-    output: Option<Payload>,
-    sources: Vec<String>,
-    cause: Option<EventRef>,
-    fields: Fields,
-    letter: Option<LetterRef>,
-    newer: Vec<(u64, Vec<u8>)>,
-}
-
-impl Parts {
-    fn read(&mut self, key: u64, d: &mut Decoder<'_>, bytes: &[u8]) -> Result<(), Malformed> {
+    fn read_optional(&mut self, key: u64, reader: &mut Strict<'_>) -> Result<(), Malformed> {
         match key {
-            STREAM => self.stream = Some(read_stream(d)?),
-            SEQUENCE => self.sequence = Some(d.u64().map_err(wrong)?),
-            CLOCK => self.clock = Some(d.u64().map_err(wrong)?),
-            TIME => self.time_us = Some(d.u64().map_err(wrong)?),
-            KIND => {
-                self.kind = Some(match d.datatype().map_err(wrong)? {
-                    Type::String => Kind::User(d.str().map_err(wrong)?.to_owned()),
-                    _ => Kind::from_number(d.u64().map_err(wrong)?),
-                });
-            }
             MEMORY => {
-                pair(d)?;
+                reader.pair()?;
                 self.memory = Some(Version {
-                    sequence: d.u64().map_err(wrong)?,
-                    hash: read_hash(d)?,
+                    sequence: reader.number()?,
+                    hash: read_hash(reader)?,
                 });
             }
-            INPUT => self.input = Some(read_payload(d)?),
-            OUTPUT => self.output = Some(read_payload(d)?),
+            INPUT => self.input = Some(read_payload(reader)?),
+            OUTPUT => self.output = Some(read_payload(reader)?),
             SOURCES => {
-                for _ in 0..definite(d.array().map_err(wrong)?, WHAT)? {
-                    self.sources.push(d.str().map_err(wrong)?.to_owned());
+                for _ in 0..reader.list()? {
+                    self.sources.push(reader.text()?.to_owned());
                 }
+                not_empty(self.sources.is_empty(), reader)?;
             }
             CAUSE => {
-                pair(d)?;
+                reader.pair()?;
                 self.cause = Some(EventRef {
-                    stream: read_stream(d)?,
-                    sequence: d.u64().map_err(wrong)?,
+                    stream: read_stream(reader)?,
+                    sequence: reader.number()?,
                 });
             }
-            FIELDS => self.fields = Fields::decode(d.bytes().map_err(wrong)?)?,
+            FIELDS => {
+                self.fields = Fields::decode(reader.bytes()?)?;
+                not_empty(self.fields.is_empty(), reader)?;
+            }
             LETTER => {
-                pair(d)?;
+                reader.pair()?;
                 self.letter = Some(LetterRef {
-                    sender: d.str().map_err(wrong)?.to_owned(),
-                    number: d.u64().map_err(wrong)?,
+                    sender: reader.text()?.to_owned(),
+                    number: reader.number()?,
                 });
             }
-            newer => {
-                let start = d.position();
-                d.skip().map_err(wrong)?;
-                self.newer
-                    .push((newer, bytes[start..d.position()].to_owned()));
-            }
+            newer => self.newer.push((newer, reader.other()?)),
         }
         Ok(())
     }
+}
 
-    fn finish(self) -> Result<Event, Malformed> {
-        let missing = |what: &str| Malformed::new(WHAT, format!("it has no {what}"));
-        Ok(Event {
-            stream: self.stream.ok_or_else(|| missing("stream"))?,
-            sequence: self.sequence.ok_or_else(|| missing("sequence"))?,
-            clock: self.clock.ok_or_else(|| missing("clock"))?,
-            time_us: self.time_us.ok_or_else(|| missing("time"))?,
-            kind: self.kind.ok_or_else(|| missing("kind"))?,
-            memory: self.memory,
-            input: self.input,
-            output: self.output,
-            sources: self.sources,
-            cause: self.cause,
-            fields: self.fields,
-            letter: self.letter,
-            newer: self.newer,
-        })
+/// What is empty is left out.
+fn not_empty(empty: bool, reader: &Strict<'_>) -> Result<(), Malformed> {
+    match empty {
+        false => Ok(()),
+        true => Err(reader.wrong("something empty that should not be there")),
     }
 }
 
-#[allow(clippy::needless_pass_by_value)] // The shape that map_err wants.
-fn wrong(error: minicbor::decode::Error) -> Malformed {
-    Malformed::new(WHAT, error)
-}
-
-fn pair(d: &mut Decoder<'_>) -> Result<(), Malformed> {
-    match d.array().map_err(wrong)? {
-        Some(2) => Ok(()),
-        _ => Err(Malformed::new(WHAT, "a pair that is none")),
-    }
-}
-
-fn read_stream(d: &mut Decoder<'_>) -> Result<StreamId, Malformed> {
-    let text = d.str().map_err(wrong)?;
+fn read_stream(reader: &mut Strict<'_>) -> Result<StreamId, Malformed> {
+    let text = reader.text()?;
     text.parse().map_err(|e| Malformed::new(WHAT, e))
 }
 
-fn read_hash(d: &mut Decoder<'_>) -> Result<Hash, Malformed> {
-    let bytes = d.bytes().map_err(wrong)?;
-    match bytes.try_into() {
+fn read_hash(reader: &mut Strict<'_>) -> Result<Hash, Malformed> {
+    match reader.bytes()?.try_into() {
         Ok(bytes) => Ok(Hash::from_bytes(bytes)),
-        Err(_) => Err(Malformed::new(WHAT, "a hash that has not 32 bytes")),
+        Err(_) => Err(reader.wrong("a hash that has not 32 bytes")),
     }
 }
 
@@ -394,16 +355,16 @@ fn encode_payload(cbor: &mut Cbor, payload: &Payload) {
     }
 }
 
-fn read_payload(d: &mut Decoder<'_>) -> Result<Payload, Malformed> {
-    pair(d)?;
-    let content_type = d.str().map_err(wrong)?.to_owned();
-    let body = match d.datatype().map_err(wrong)? {
-        Type::Bytes => Body::Inline(d.bytes().map_err(wrong)?.to_owned()),
+fn read_payload(reader: &mut Strict<'_>) -> Result<Payload, Malformed> {
+    reader.pair()?;
+    let content_type = reader.text()?.to_owned();
+    let body = match reader.next()? {
+        Next::Bytes => Body::Inline(reader.bytes()?.to_owned()),
         _ => {
-            pair(d)?;
+            reader.pair()?;
             Body::Stored {
-                root: read_hash(d)?,
-                bytes: d.u64().map_err(wrong)?,
+                root: read_hash(reader)?,
+                bytes: reader.number()?,
             }
         }
     };
@@ -474,21 +435,72 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_a_newer_version_stand_in_order_too() {
+        for keys in [[900, 13], [13, 13], [0, 13]] {
+            let mut event = full();
+            event.newer = keys.map(|key| (key, vec![0xf6])).to_vec();
+            assert!(Event::decode(&event.encode()).is_err(), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn a_break_is_no_value() {
+        let mut event = full();
+        event.newer = vec![(13, vec![0xff])];
+        assert!(Event::decode(&event.encode()).is_err());
+        // {1: break}
+        assert!(Fields::decode(&[0xa1, 0x01, 0xff]).is_err());
+    }
+
+    #[test]
     fn no_prefix_and_no_changed_byte_panics_or_reads_as_the_same() {
         let bytes = full().encode();
         for end in 0..bytes.len() {
             assert!(Event::decode(&bytes[..end]).is_err());
         }
-        for at in 0..bytes.len() {
-            for bit in 0..8 {
-                let mut changed = bytes.clone();
-                changed[at] ^= 1 << bit;
-                if let Ok(event) = Event::decode(&changed) {
-                    assert_ne!(event, full());
-                    assert_eq!(event.encode(), changed);
-                }
+        let check = |changed: Vec<u8>| {
+            if let Ok(event) = Event::decode(&changed) {
+                assert!(changed == bytes || event != full());
+                assert_eq!(event.encode(), changed);
             }
+        };
+        for at in 0..bytes.len() {
+            for byte in 0..=255 {
+                let mut changed = bytes.clone();
+                changed[at] = byte;
+                check(changed.clone());
+                changed.insert(at + 1, bytes[at]);
+                check(changed);
+            }
+            let mut shorter = bytes.clone();
+            shorter.remove(at);
+            check(shorter);
         }
+    }
+
+    #[test]
+    fn what_is_empty_or_out_of_order_is_refused() {
+        let event = Event::new(StreamId::store(), 1, 1, 0, Kind::RunCreated);
+        let bytes = event.encode();
+        let with = |more: &[u8]| {
+            let mut bytes = [&bytes, more].concat();
+            bytes[0] += 1;
+            Event::decode(&bytes)
+        };
+        assert!(with(&[13, 0xf6]).is_ok(), "a field of a newer version");
+        for (more, why) in [
+            (&[9, 0x80][..], "no sources"),
+            (&[11, 0x41, 0xa0], "no fields"),
+            (&[0, 0xf6], "a number that descends"),
+            (&[5, 1], "a number twice"),
+        ] {
+            assert!(with(more).is_err(), "{why}");
+        }
+        // {0: null, 1: …}
+        let mut zero = [&[bytes[0] + 1, 0, 0xf6], &bytes[1..]].concat();
+        assert!(Event::decode(&zero).is_err());
+        zero.drain(1..3);
+        assert!(Event::decode(&zero).is_err(), "one field less than it says");
     }
 
     #[test]

@@ -4,13 +4,14 @@
 //! in their shortest form; bytes in any other form are refused. What is of a type that this version
 //! does not know is kept as it is.
 
-use std::collections::BTreeMap;
+use minicbor::Encoder;
 
-use minicbor::data::Type;
-use minicbor::{Decoder, Encoder};
+use crate::strict::{Next, Strict};
 
 /// How deep lists may be nested.
 const DEPTH_LIMIT: usize = 8;
+/// What is set aside before anything is read: most events have fewer.
+const FIRST_CAPACITY: u64 = 4;
 
 /// A field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +91,8 @@ impl Malformed {
 /// assert_eq!(fields.number(1), None);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields(BTreeMap<u64, Value>);
+// Sorted by number: there are few, and a list of few is the quickest to make and to search.
+pub struct Fields(Vec<(u64, Value)>);
 
 impl Fields {
     /// None.
@@ -101,8 +103,17 @@ impl Fields {
     /// With one more.
     #[must_use]
     pub fn with(mut self, key: u64, value: impl Into<Value>) -> Fields {
-        self.0.insert(key, value.into());
+        let value = value.into();
+        match self.find(key) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (key, value)),
+        }
         self
+    }
+
+    /// Where a field is, or would be.
+    fn find(&self, key: u64) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&key, |(key, _)| *key)
     }
 
     /// Whether there is none.
@@ -112,7 +123,7 @@ impl Fields {
 
     /// A field.
     pub fn get(&self, key: u64) -> Option<&Value> {
-        self.0.get(&key)
+        self.find(key).ok().map(|at| &self.0[at].1)
     }
 
     /// All of them, by number.
@@ -160,20 +171,18 @@ impl Fields {
     /// # Errors
     /// It is something else.
     pub fn decode(bytes: &[u8]) -> Result<Fields, Malformed> {
-        let what = "fields";
-        let wrong = |e: minicbor::decode::Error| Malformed::new(what, e);
-        let mut decoder = Decoder::new(bytes);
-        let count = definite(decoder.map().map_err(wrong)?, what)?;
-        let mut fields = BTreeMap::new();
+        let mut reader = Strict::new(bytes, "fields");
+        let count = reader.map()?;
+        let mut fields = Vec::with_capacity(count.min(FIRST_CAPACITY) as usize);
         for _ in 0..count {
-            let key = decoder.u64().map_err(wrong)?;
-            fields.insert(key, read_value(&mut decoder, bytes, what, DEPTH_LIMIT)?);
+            let key = match fields.last() {
+                Some((before, _)) => reader.key_after(*before)?,
+                None => reader.number()?,
+            };
+            fields.push((key, read_value(&mut reader, DEPTH_LIMIT)?));
         }
-        let fields = Fields(fields);
-        if fields.encode() != bytes {
-            return Err(Malformed::new(what, "not in the one form there is"));
-        }
-        Ok(fields)
+        reader.end()?;
+        Ok(Fields(fields))
     }
 }
 
@@ -181,34 +190,25 @@ pub(crate) fn definite(count: Option<u64>, what: &'static str) -> Result<u64, Ma
     count.ok_or_else(|| Malformed::new(what, "a length is missing"))
 }
 
-fn read_value(
-    decoder: &mut Decoder<'_>,
-    bytes: &[u8],
-    what: &'static str,
-    depth: usize,
-) -> Result<Value, Malformed> {
-    let wrong = |e: minicbor::decode::Error| Malformed::new(what, e);
-    Ok(match decoder.datatype().map_err(wrong)? {
-        Type::U8 | Type::U16 | Type::U32 | Type::U64 => {
-            Value::Number(decoder.u64().map_err(wrong)?)
+fn read_value(reader: &mut Strict<'_>, depth: usize) -> Result<Value, Malformed> {
+    Ok(match reader.next()? {
+        Next::Number => Value::Number(reader.number()?),
+        Next::Text => Value::Text(reader.text()?.to_owned()),
+        Next::Bytes => Value::Bytes(reader.bytes()?.to_owned()),
+        Next::Flag(flag) => {
+            reader.flag();
+            Value::Flag(flag)
         }
-        Type::Bool => Value::Flag(decoder.bool().map_err(wrong)?),
-        Type::String => Value::Text(decoder.str().map_err(wrong)?.to_owned()),
-        Type::Bytes => Value::Bytes(decoder.bytes().map_err(wrong)?.to_owned()),
-        Type::Array if depth == 0 => return Err(Malformed::new(what, "lists nested too deep")),
-        Type::Array => {
-            let count = definite(decoder.array().map_err(wrong)?, what)?;
+        Next::List if depth == 0 => return Err(reader.wrong("lists nested too deep")),
+        Next::List => {
+            let count = reader.list()?;
             let mut list = Vec::new();
             for _ in 0..count {
-                list.push(read_value(decoder, bytes, what, depth - 1)?);
+                list.push(read_value(reader, depth - 1)?);
             }
             Value::List(list)
         }
-        _ => {
-            let start = decoder.position();
-            decoder.skip().map_err(wrong)?;
-            Value::Other(bytes[start..decoder.position()].to_owned())
-        }
+        Next::Other => Value::Other(reader.other()?),
     })
 }
 

@@ -98,8 +98,6 @@ kinds! {
 
     /// A worker took the run, under a new fencing token.
     LeaseTaken = 48, "lease-taken";
-    /// The worker goes on holding it.
-    LeaseRenewed = 49, "lease-renewed";
     /// The worker gave it back.
     LeaseReleased = 50, "lease-released";
 
@@ -133,12 +131,16 @@ kinds! {
 
     /// The store was opened, and this is what recovery found.
     StoreRecovered = 96, "store-recovered";
-    /// Finished runs were dropped or archived.
+    /// Finished runs are being dropped; from here on they do not exist.
     RunsRetired = 97, "runs-retired";
     /// Damage was repaired.
     StoreRepaired = 98, "store-repaired";
     /// The history up to here came from a portable file.
     Imported = 99, "imported";
+    /// The space of retired runs is free again.
+    SpaceReclaimed = 100, "space-reclaimed";
+    /// A letter could not be taken up by the stream it was for.
+    LetterRefused = 101, "letter-refused";
 }
 
 impl Kind {

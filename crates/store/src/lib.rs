@@ -13,23 +13,44 @@
 //! assert_eq!(Event::decode(&bytes)?, event);
 //!
 //! let mut state = State::default();
-//! state.apply(&event, &bytes)?;
+//! state.apply(&event, &bytes);
 //! assert_eq!(state.streams[&run].head, Version::START.after(&bytes));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod mailbox;
 pub mod payload;
+pub mod portable;
 
+mod error;
 mod event;
 mod fields;
+mod follow;
 mod hash;
+mod index;
 mod kind;
+mod local;
 mod name;
+mod rules;
 mod state;
+mod store;
+mod strict;
 
+pub use error::StoreError;
 pub use event::{Body, Event, EventRef, INLINE_LIMIT_BYTES, LetterRef, Payload, Version};
 pub use fields::{Fields, Malformed, Value};
+pub use follow::Follow;
 pub use hash::{Hash, ParseHashError};
 pub use kind::{Kind, MUST_UNDERSTAND};
+pub use local::{
+    Export, FORMAT, ImportReport, Limits, LocalStore, Opened, Options, Problem, Retention, Retired,
+    SnapshotInfo, SnapshotRole, StoreRepair, StoreReport,
+};
 pub use name::{NAME_LIMIT_BYTES, NameError, StreamId, StreamKind};
+#[cfg(feature = "mutants")]
+pub use rules::Rule;
 pub use state::{Applied, Lease, State, Status, StreamState, field};
+pub use store::{
+    Answer, Append, Appended, LettersTaken, NewEvent, NewPayload, Position, Recorded, RunInfo,
+    RunQuery, Store, Timer,
+};

@@ -52,6 +52,7 @@ mod tests;
 mod zip;
 
 pub use assemble::{AssembleError, assemble};
+pub(crate) use piece::under;
 pub use piece::{BadPiece, Child, Piece, check, children};
 pub use split::{Split, Splitter, split};
 

@@ -4,14 +4,16 @@
 //! makes no sense for its run puts that run into *attention*; it never stops the store. The same
 //! events in the same order give the same state, byte for byte ([`State::digest`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::event::{Event, Version};
+use crate::event::{Event, LetterRef, Version};
+use crate::fields::Value;
 use crate::hash::Hash;
 use crate::kind::Kind;
 use crate::name::{StreamId, StreamKind};
 
 mod codec;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -21,16 +23,24 @@ pub mod field {
     pub const AGENT: u64 = 1;
     /// `AttentionRaised`: why.
     pub const REASON: u64 = 1;
-    /// `LeaseTaken`, `LeaseRenewed`, `LeaseReleased`: who.
+    /// `LeaseTaken`: who.
     pub const OWNER: u64 = 1;
-    /// The same: the fencing token.
+    /// `LeaseTaken`, `LeaseReleased`: the fencing token.
     pub const TOKEN: u64 = 2;
-    /// The same: until when, in microseconds since 1970.
+    /// `LeaseTaken`: until when, in microseconds since 1970.
     pub const UNTIL: u64 = 3;
     /// `TimerSet`, `TimerFired`, `TimerCancelled`: which.
     pub const TIMER: u64 = 1;
     /// `TimerSet`: when, in microseconds since 1970.
     pub const DUE: u64 = 2;
+    /// `RunsRetired`: the names of the runs.
+    pub const RUNS: u64 = 1;
+    /// `RunsRetired`: payload pieces stored before this LSN must get no new references.
+    pub const PIECES_FROM: u64 = 2;
+    /// `RunsRetired`: the last letter taken from each sender, as lists of sender, number and clock.
+    pub const LETTERS: u64 = 3;
+    /// `RunsRetired`: the letters are added to those that the event before gave.
+    pub const MORE_LETTERS: u64 = 4;
 }
 
 /// Where a run is in its life. It only ever moves down this list, except that a checkpointed run
@@ -58,11 +68,21 @@ impl Status {
         matches!(self, Status::Completed | Status::Failed | Status::Cancelled)
     }
 
-    fn number(self) -> u64 {
+    /// What a run is after an event of this kind, if it ends with it.
+    pub(crate) fn of_end(kind: &Kind) -> Option<Status> {
+        match kind {
+            Kind::RunCompleted => Some(Status::Completed),
+            Kind::RunFailed => Some(Status::Failed),
+            Kind::RunCancelled => Some(Status::Cancelled),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn number(self) -> u64 {
         self as u64
     }
 
-    fn from_number(number: u64) -> Option<Status> {
+    pub(crate) fn from_number(number: u64) -> Option<Status> {
         let all = [
             Status::Pending,
             Status::Running,
@@ -120,127 +140,17 @@ pub struct StreamState {
     pub last_token: u64,
     /// Its timers: which and when.
     pub timers: BTreeMap<String, u64>,
+    /// Events of it were lost. Nothing can be appended.
+    pub broken: bool,
 }
 
-impl StreamState {
-    fn new(event: &Event) -> StreamState {
-        StreamState {
-            head: Version::START,
-            status: None,
-            agent: None,
-            created_us: event.time_us,
-            updated_us: event.time_us,
-            attention: None,
-            lease: None,
-            last_token: 0,
-            timers: BTreeMap::new(),
-        }
-    }
+/// How many senders of letters are remembered. A letter's file is removed before the next is taken,
+/// so that a sender who is forgotten has no letter left that could be taken again.
+const SENDERS_LIMIT: usize = 1024;
 
-    /// Whether nothing can follow.
-    pub fn has_ended(&self) -> bool {
-        self.status.is_some_and(Status::is_final)
-    }
-
-    /// Takes an event in. An error says why it makes no sense here.
-    fn apply(&mut self, event: &Event) -> Result<(), String> {
-        if self.has_ended() {
-            return Err(format!("{} after the run had ended", event.kind));
-        }
-        let fields = &event.fields;
-        match &event.kind {
-            kind if !kind.may_be_skipped() => {
-                return Err(format!("{kind} is from a newer version: use that one"));
-            }
-            Kind::RunCreated => {
-                self.expect_status(event, &[None])?;
-                self.status = Some(Status::Pending);
-                self.agent = fields.text(field::AGENT).map(str::to_owned);
-            }
-            Kind::RunStarted => self.go(event, Status::Running)?,
-            Kind::RunCheckpointed => self.go(event, Status::Checkpointed)?,
-            Kind::RunCompleted => self.go(event, Status::Completed)?,
-            Kind::RunFailed => self.go(event, Status::Failed)?,
-            Kind::RunCancelled => self.go(event, Status::Cancelled)?,
-            Kind::AttentionRaised => {
-                let reason = fields.text(field::REASON).unwrap_or("no reason given");
-                self.attention = Some(reason.to_owned());
-            }
-            Kind::AttentionCleared => self.attention = None,
-            Kind::LeaseTaken | Kind::LeaseRenewed | Kind::LeaseReleased => self.lease(event)?,
-            Kind::TimerSet => {
-                let (id, due) = (fields.text(field::TIMER), fields.number(field::DUE));
-                let (id, due) = id.zip(due).ok_or("a timer without a name or a time")?;
-                self.timers.insert(id.to_owned(), due);
-            }
-            Kind::TimerFired | Kind::TimerCancelled => {
-                let id = fields.text(field::TIMER).ok_or("a timer without a name")?;
-                self.timers.remove(id);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn expect_status(&self, event: &Event, allowed: &[Option<Status>]) -> Result<(), String> {
-        if allowed.contains(&self.status) {
-            return Ok(());
-        }
-        let now = match self.status {
-            Some(status) => format!("a run that is {status}"),
-            None => "a stream that is no run".into(),
-        };
-        Err(format!("{} in {now}", event.kind))
-    }
-
-    fn go(&mut self, event: &Event, to: Status) -> Result<(), String> {
-        let live = [
-            Some(Status::Pending),
-            Some(Status::Running),
-            Some(Status::Checkpointed),
-        ];
-        self.expect_status(event, &live)?;
-        self.status = Some(to);
-        if to.is_final() {
-            self.timers.clear();
-            self.lease = None;
-            self.attention = None;
-        }
-        Ok(())
-    }
-
-    fn lease(&mut self, event: &Event) -> Result<(), String> {
-        let token = event
-            .fields
-            .number(field::TOKEN)
-            .ok_or("a lease without a token")?;
-        if event.kind == Kind::LeaseTaken {
-            if token <= self.last_token {
-                return Err(format!("token {token} after {}", self.last_token));
-            }
-        } else if self.lease.as_ref().is_none_or(|lease| lease.token != token) {
-            return Err(format!(
-                "{} with token {token}, which holds nothing",
-                event.kind
-            ));
-        }
-        if event.kind == Kind::LeaseReleased {
-            self.lease = None;
-            return Ok(());
-        }
-        self.last_token = token;
-        self.lease = Some(Lease {
-            owner: event
-                .fields
-                .text(field::OWNER)
-                .unwrap_or_default()
-                .to_owned(),
-            token,
-            until_us: event.fields.number(field::UNTIL).unwrap_or(0),
-        });
-        Ok(())
-    }
-}
+/// Clocks, tokens and sequences from here on are nonsense: no store counts that far, and one that
+/// went on from there would run out of numbers.
+pub(crate) const COUNT_LIMIT: u64 = 1 << 62;
 
 /// Everything that has not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -249,69 +159,198 @@ pub struct State {
     pub clock: u64,
     /// Streams that have not ended. Runs that have are only on disk.
     pub streams: BTreeMap<StreamId, StreamState>,
-    /// The last letter taken from each sender.
-    pub letters: BTreeMap<String, u64>,
+    /// The last letter taken from each sender, and when by the logical clock.
+    pub(crate) letters: BTreeMap<String, Taken>,
+    /// Runs that are gone, but whose space is not free yet.
+    pub retiring: BTreeSet<StreamId>,
+    /// Payload pieces stored before this LSN must get no new references: they may be on their way
+    /// out.
+    pub pieces_from: u64,
+    /// All timers in the order in which they are due. Follows from `streams`.
+    pub(crate) due: BTreeSet<(u64, StreamId, String)>,
+}
+
+/// The last letter taken from a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub number: u64,
+    pub clock: u64,
+}
+
+impl Taken {
+    /// As [`field::LETTERS`] has it.
+    pub fn to_value(self, sender: &str) -> Value {
+        Value::List(vec![sender.into(), self.number.into(), self.clock.into()])
+    }
+}
+
+fn read_taken(value: &Value) -> Option<(String, Taken)> {
+    let Value::List(list) = value else {
+        return None;
+    };
+    let [
+        Value::Text(sender),
+        Value::Number(number),
+        Value::Number(clock),
+    ] = list.as_slice()
+    else {
+        return None;
+    };
+    let (number, clock) = (*number, *clock);
+    Some((sender.clone(), Taken { number, clock }))
 }
 
 /// What applying an event came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// It is part of the state now.
     Yes,
     /// The state had it already.
     Before,
-    /// It ended its run, which has left the state.
-    Ended,
+    /// It ended its run, which was this before it left the state.
+    Ended(Box<StreamState>),
 }
 
 impl State {
     /// Takes an event in; `bytes` is its encoding.
     ///
-    /// # Errors
-    /// The event does not follow what the state knows of its stream. Nothing has changed.
-    pub fn apply(&mut self, event: &Event, bytes: &[u8]) -> Result<Applied, String> {
-        let stream = self.streams.get(&event.stream);
-        let head = stream.map_or(Version::START, |stream| stream.head);
+    /// An event that does not follow the one before it in its stream, because something between
+    /// them was lost, is taken in too; its stream is broken from then on, and in attention.
+    pub fn apply(&mut self, event: &Event, bytes: &[u8]) -> Applied {
+        self.apply_hashed(event, |before| before.chain(bytes))
+    }
+
+    /// The same; `hash` gives the stream's hash after the event from the one before, and may have
+    /// computed it earlier.
+    pub(crate) fn apply_hashed(
+        &mut self,
+        event: &Event,
+        hash: impl FnOnce(Hash) -> Hash,
+    ) -> Applied {
+        let found = self.streams.remove(&event.stream);
+        let head = found.as_ref().map_or(Version::START, |stream| stream.head);
         if event.sequence <= head.sequence {
-            return Ok(Applied::Before);
+            let stream = found.map(|stream| (event.stream.clone(), stream));
+            self.streams.extend(stream);
+            return Applied::Before;
+        }
+        let mut stream = found.unwrap_or_else(|| StreamState::new(event.time_us));
+        for (id, due) in &stream.timers {
+            self.due.remove(&(*due, event.stream.clone(), id.clone()));
         }
         if event.sequence != head.sequence + 1 {
-            return Err(format!(
-                "event {} after event {}",
-                event.sequence, head.sequence
+            stream.broken = true;
+            stream.attention = Some(format!(
+                "events {} to {} are missing",
+                head.sequence + 1,
+                event.sequence - 1
             ));
         }
-        let stream = self
-            .streams
-            .entry(event.stream.clone())
-            .or_insert_with(|| StreamState::new(event));
-        if let Err(why) = stream.apply(event) {
+        let applied = match event.clock {
+            COUNT_LIMIT.. => Err(format!("a clock of {}", event.clock)),
+            clock => {
+                self.clock = self.clock.max(clock);
+                stream.apply(event)
+            }
+        };
+        if let Err(why) = applied {
             // Only this run stops, and says why.
             stream.attention = Some(format!("event {}: {why}", event.sequence));
         }
-        stream.head = head.after(bytes);
+        stream.head = Version {
+            sequence: event.sequence,
+            hash: hash(head.hash),
+        };
         stream.updated_us = stream.updated_us.max(event.time_us);
-        self.clock = self.clock.max(event.clock);
         if let Some(letter) = &event.letter {
-            let last = self.letters.entry(letter.sender.clone()).or_insert(0);
-            *last = letter.number.max(*last);
+            self.note_letter(letter, event.clock);
+        }
+        if event.stream.kind() == StreamKind::Store {
+            self.apply_own(event);
         }
         if stream.has_ended() && event.stream.kind() == StreamKind::Run {
-            self.streams.remove(&event.stream);
-            return Ok(Applied::Ended);
+            return Applied::Ended(Box::new(stream));
         }
-        Ok(Applied::Yes)
+        for (id, due) in &stream.timers {
+            self.due.insert((*due, event.stream.clone(), id.clone()));
+        }
+        self.streams.insert(event.stream.clone(), stream);
+        Applied::Yes
     }
 
-    /// Whether an event would make sense; the error says why not.
-    ///
-    /// # Errors
-    /// It would put its run into attention, or does not follow its stream.
-    pub fn check(&self, event: &Event) -> Result<(), String> {
-        match self.streams.get(&event.stream) {
-            Some(stream) => stream.clone().apply(event),
-            None => StreamState::new(event).apply(event),
+    /// Takes in an event of which only the place can be read: its stream stops here, in attention.
+    pub(crate) fn freeze(&mut self, stream: &StreamId, sequence: u64, bytes: &[u8], why: &str) {
+        let stream = self
+            .streams
+            .entry(stream.clone())
+            .or_insert_with(|| StreamState::new(0));
+        if sequence <= stream.head.sequence {
+            return;
         }
+        stream.broken = true;
+        stream.attention = Some(format!("event {sequence} cannot be read: {why}"));
+        stream.head = Version {
+            sequence,
+            hash: stream.head.hash.chain(bytes),
+        };
+    }
+
+    /// The store's own events that change more than their stream.
+    fn apply_own(&mut self, event: &Event) {
+        match event.kind {
+            Kind::RunsRetired => {
+                let names = match event.fields.get(field::RUNS) {
+                    Some(Value::List(names)) => names.as_slice(),
+                    _ => &[],
+                };
+                for name in names {
+                    let Value::Text(name) = name else { continue };
+                    let Ok(run) = name.parse::<StreamId>() else {
+                        continue;
+                    };
+                    // It had ended, and is here only if its end was removed from the log already.
+                    self.remove_stream(&run);
+                    self.retiring.insert(run);
+                }
+                let from = event.fields.number(field::PIECES_FROM).unwrap_or(0);
+                self.pieces_from = self.pieces_from.max(from);
+                // That a retired run has taken up a letter must not be forgotten with its events.
+                if let Some(Value::List(letters)) = event.fields.get(field::LETTERS) {
+                    if event.fields.number(field::MORE_LETTERS).is_none() {
+                        self.letters.clear();
+                    }
+                    self.letters.extend(letters.iter().filter_map(read_taken));
+                }
+            }
+            Kind::SpaceReclaimed => self.retiring.clear(),
+            _ => {}
+        }
+    }
+
+    fn remove_stream(&mut self, id: &StreamId) {
+        if let Some(stream) = self.streams.remove(id) {
+            for (timer, due) in stream.timers {
+                self.due.remove(&(due, id.clone(), timer));
+            }
+        }
+    }
+
+    fn note_letter(&mut self, letter: &LetterRef, clock: u64) {
+        let taken = self.letters.entry(letter.sender.clone());
+        let taken = taken.or_insert(Taken { number: 0, clock });
+        taken.number = taken.number.max(letter.number);
+        taken.clock = clock;
+        if self.letters.len() > SENDERS_LIMIT {
+            let oldest = self.letters.iter().min_by_key(|(_, taken)| taken.clock);
+            if let Some(sender) = oldest.map(|(sender, _)| sender.clone()) {
+                self.letters.remove(&sender);
+            }
+        }
+    }
+
+    /// The number of the last letter taken from a sender; 0 if none is remembered.
+    pub fn last_letter(&self, sender: &str) -> u64 {
+        self.letters.get(sender).map_or(0, |taken| taken.number)
     }
 
     /// A hash over everything in the state.

@@ -44,10 +44,8 @@ impl Fs for RealFs {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
-            // A name that is no text is none of ours.
-            if let Ok(name) = entry?.file_name().into_string() {
-                names.push(name);
-            }
+            // A name that is no text is none of ours; but the folder is not empty.
+            names.push(entry?.file_name().to_string_lossy().into_owned());
         }
         Ok(names)
     }

@@ -4,7 +4,7 @@
 
 use minicbor::Decoder;
 
-use super::{Lease, State, Status, StreamState};
+use super::{Lease, State, Status, StreamState, Taken};
 use crate::event::Version;
 use crate::fields::{Cbor, Fields, Malformed, Value, definite};
 use crate::hash::Hash;
@@ -22,13 +22,15 @@ const ATTENTION: u64 = 7;
 const LEASE: u64 = 8;
 const LAST_TOKEN: u64 = 9;
 const TIMERS: u64 = 10;
+const BROKEN: u64 = 11;
 
 impl State {
     /// As deterministic CBOR.
     pub fn encode(&self) -> Vec<u8> {
         let mut cbor = Cbor::new();
-        cbor.list(3);
+        cbor.list(5);
         cbor.number(self.clock);
+        cbor.number(self.pieces_from);
         cbor.list(self.streams.len());
         for (id, stream) in &self.streams {
             cbor.list(2);
@@ -36,10 +38,15 @@ impl State {
             cbor.bytes(&encode_stream(stream).encode());
         }
         cbor.list(self.letters.len());
-        for (sender, number) in &self.letters {
-            cbor.list(2);
+        for (sender, taken) in &self.letters {
+            cbor.list(3);
             cbor.text(sender);
-            cbor.number(*number);
+            cbor.number(taken.number);
+            cbor.number(taken.clock);
+        }
+        cbor.list(self.retiring.len());
+        for run in &self.retiring {
+            cbor.text(&run.to_string());
         }
         cbor.finish()
     }
@@ -51,24 +58,28 @@ impl State {
     pub fn decode(bytes: &[u8]) -> Result<State, Malformed> {
         let d = &mut Decoder::new(bytes);
         let mut state = State::default();
-        expect_list(d, 3)?;
+        expect_list(d, 5)?;
         state.clock = d.u64().map_err(wrong)?;
+        state.pieces_from = d.u64().map_err(wrong)?;
         for _ in 0..definite(d.array().map_err(wrong)?, WHAT)? {
             expect_list(d, 2)?;
-            let id: StreamId = d
-                .str()
-                .map_err(wrong)?
-                .parse()
-                .map_err(|e| Malformed::new(WHAT, e))?;
+            let id = read_stream(d)?;
             let fields = Fields::decode(d.bytes().map_err(wrong)?)?;
             let stream = decode_stream(&fields)
                 .ok_or_else(|| Malformed::new(WHAT, format!("{id} is not complete")))?;
+            for (timer, due) in &stream.timers {
+                state.due.insert((*due, id.clone(), timer.clone()));
+            }
             state.streams.insert(id, stream);
         }
         for _ in 0..definite(d.array().map_err(wrong)?, WHAT)? {
-            expect_list(d, 2)?;
+            expect_list(d, 3)?;
             let sender = d.str().map_err(wrong)?.to_owned();
-            state.letters.insert(sender, d.u64().map_err(wrong)?);
+            let (number, clock) = (d.u64().map_err(wrong)?, d.u64().map_err(wrong)?);
+            state.letters.insert(sender, Taken { number, clock });
+        }
+        for _ in 0..definite(d.array().map_err(wrong)?, WHAT)? {
+            state.retiring.insert(read_stream(d)?);
         }
         if state.encode() != bytes {
             return Err(Malformed::new(WHAT, "not in the one form there is"));
@@ -80,6 +91,11 @@ impl State {
 #[allow(clippy::needless_pass_by_value)] // The shape that map_err wants.
 fn wrong(error: minicbor::decode::Error) -> Malformed {
     Malformed::new(WHAT, error)
+}
+
+fn read_stream(d: &mut Decoder<'_>) -> Result<StreamId, Malformed> {
+    let text = d.str().map_err(wrong)?;
+    text.parse().map_err(|e| Malformed::new(WHAT, e))
 }
 
 fn expect_list(d: &mut Decoder<'_>, count: u64) -> Result<(), Malformed> {
@@ -104,6 +120,9 @@ fn encode_stream(stream: &StreamState) -> Fields {
     }
     if let Some(attention) = &stream.attention {
         fields = fields.with(ATTENTION, attention.as_str());
+    }
+    if stream.broken {
+        fields = fields.with(BROKEN, 1);
     }
     if let Some(lease) = &stream.lease {
         let list = vec![
@@ -165,5 +184,6 @@ fn decode_stream(fields: &Fields) -> Option<StreamState> {
         lease,
         last_token: fields.number(LAST_TOKEN)?,
         timers,
+        broken: fields.number(BROKEN).is_some(),
     })
 }

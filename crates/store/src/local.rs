@@ -1,0 +1,251 @@
+//! The local store: a folder with a log, owned by one process and readable by all.
+//!
+//! ```text
+//! append ─► check against the state ─► log ─► state, recent part     durable() waits for the log
+//! read   ─► indexes of sealed segments, then the recent part
+//! keeper ─► index a sealed segment, write a snapshot, prune
+//! ```
+//!
+//! Invariants: the log is the truth, everything else follows from it; an event is in the state
+//! exactly if it is in the log; order in the log is order in the state. See `folder.rs` for what
+//! is where.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dalsegno_log::SegmentInfo;
+
+mod append;
+mod bytes_file;
+mod contract;
+mod disk;
+mod folder;
+mod indexes;
+mod keeper;
+mod leases;
+mod letters;
+mod opening;
+mod options;
+mod read;
+mod recent;
+mod record;
+mod repair;
+mod retention;
+mod snapshots;
+mod transfer;
+mod verify;
+mod watch;
+
+pub use folder::FORMAT;
+pub use opening::Opened;
+pub use options::{Limits, Options};
+pub use repair::StoreRepair;
+pub use retention::{Retention, Retired};
+pub use snapshots::{SnapshotInfo, SnapshotRole};
+pub use transfer::{Export, ImportReport};
+pub use verify::{Problem, StoreReport};
+
+use crate::error::StoreError;
+use crate::state::State;
+use disk::Disk;
+use folder::Folder;
+use indexes::Indexes;
+use keeper::Keeper;
+use leases::Leases;
+use recent::Recent;
+use watch::Watch;
+
+/// A store in a folder.
+///
+/// Cloning gives another handle to the same store. When the last one is dropped, everything
+/// appended is made durable; [`LocalStore::close`] does the same and says whether it worked.
+#[derive(Clone, Debug)]
+pub struct LocalStore {
+    inner: Arc<Inner>,
+    _open: Arc<Open>,
+}
+
+/// Closes the store when the last handle is gone. Not [`Inner`] does, which the keeper's thread
+/// may have in hand at that moment: the folder is free when the drop returns.
+#[derive(Debug)]
+struct Open(Arc<Inner>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Who wants to know calls `close`.
+        drop(self.0.close());
+    }
+}
+
+pub(crate) struct Inner {
+    folder: Folder,
+    options: Options,
+    disk: Disk,
+    core: Mutex<Core>,
+    indexes: Indexes,
+    watch: Watch,
+    leases: Mutex<Leases>,
+    letters: letters::Boxes,
+    keeper: Keeper,
+    /// Held by retention, which is done by one at a time and not during an import.
+    retiring: Mutex<()>,
+    opened: Opened,
+}
+
+/// Without what is in it, which is long and the user's.
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("dir", &self.folder.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What changes with every append, under one lock.
+#[derive(Debug)]
+pub(crate) struct Core {
+    state: State,
+    recent: Recent,
+    /// Sealed segments whose records are not in `recent`, ascending.
+    sealed: Arc<Vec<SegmentInfo>>,
+    /// The last LSN that is in the state.
+    applied: u64,
+    /// The last LSN that is in a snapshot.
+    snapshot: u64,
+    /// Bytes appended since the store was opened.
+    written: u64,
+    closed: bool,
+}
+
+/// A lock that a panicking holder does not take from the others: what is under it is changed in
+/// steps that each leave it whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LocalStore {
+    fn new(inner: Inner) -> LocalStore {
+        let inner = Arc::new(inner);
+        let open = Arc::new(Open(Arc::clone(&inner)));
+        LocalStore { inner, _open: open }
+    }
+
+    /// Opens the store in a folder for writing, and recovers it from a crash if need be. Makes a
+    /// store if the folder is empty or missing.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-ls-{}", std::process::id()));
+    /// use dalsegno_store::{Append, Kind, LocalStore, NewEvent, Store, StreamId};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let store = LocalStore::open(&dir)?;
+    /// let run = StreamId::run("order-42")?;
+    /// let created = vec![NewEvent::new(Kind::RunCreated)];
+    /// let appended = store.append(vec![Append::to(run.clone(), created)]).await?;
+    /// store.durable(appended.position).await?;
+    /// assert_eq!(store.read(&run, 1, 10).await?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It is open elsewhere, is no store, is damaged or from a newer version, or the file system
+    /// failed.
+    pub fn open(dir: impl AsRef<Path>) -> Result<LocalStore, StoreError> {
+        Options::new().open(dir)
+    }
+
+    /// What opening found and did.
+    pub fn opened(&self) -> &Opened {
+        &self.inner.opened
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.inner.folder.dir
+    }
+
+    /// A hash over all that has not ended: the same for the same history, however it was read.
+    pub fn state_digest(&self) -> crate::Hash {
+        lock(&self.inner.core).state.digest()
+    }
+
+    /// The snapshots there are, newest first.
+    ///
+    /// # Errors
+    /// The folder could not be read.
+    pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>, StoreError> {
+        snapshots::list(&self.inner.folder)
+    }
+
+    /// Writes a snapshot now. A pinned one is a recovery point, kept until somebody removes it.
+    ///
+    /// # Errors
+    /// The log is not durable, or the file could not be written.
+    pub fn snapshot(&self, pinned: bool) -> Result<SnapshotInfo, StoreError> {
+        self.inner.snapshot(pinned)
+    }
+
+    /// Why indexes or snapshots could not be written lately; `None` if all is well. Nothing is lost
+    /// meanwhile: the log has everything.
+    pub fn health(&self) -> Option<String> {
+        let keeper = self.inner.keeper.trouble();
+        keeper.or_else(|| self.inner.indexes.trouble())
+    }
+
+    /// Indexes that were damaged and had to be made again, and what was wrong with them, since
+    /// this was last asked.
+    pub fn rebuilt_indexes(&self) -> Vec<String> {
+        self.inner.indexes.take_rebuilt()
+    }
+
+    /// Ends the current segment of the log, and makes its index and a snapshot.
+    ///
+    /// # Errors
+    /// The disk is full, or a write or sync failed.
+    pub fn seal(&self) -> Result<(), StoreError> {
+        self.inner.disk.log()?.seal()?;
+        self.inner.maintain()
+    }
+
+    /// Makes everything durable, writes a snapshot and lets go of the folder. Other handles get
+    /// errors from then on.
+    ///
+    /// # Errors
+    /// It is not known whether the last events are on disk.
+    pub fn close(&self) -> Result<(), StoreError> {
+        self.inner.close()
+    }
+}
+
+impl Inner {
+    fn close(&self) -> Result<(), StoreError> {
+        self.keeper.stop();
+        let Disk::Owner(log) = &self.disk else {
+            lock(&self.core).closed = true;
+            return Ok(());
+        };
+        let dirty = {
+            let mut core = lock(&self.core);
+            if std::mem::replace(&mut core.closed, true) {
+                return Ok(());
+            }
+            core.applied > core.snapshot
+        };
+        if dirty && log.wait_durable(log.last_lsn()).is_ok() {
+            // Without it the next opening takes longer, and that is all.
+            drop(self.snapshot(false));
+        }
+        let closed = log.close();
+        if let Err(dalsegno_log::SyncError::NoSpace(_)) = &closed {
+            // It can be tried again when there is room.
+            lock(&self.core).closed = false;
+        } else {
+            self.watch.close();
+        }
+        Ok(closed?)
+    }
+}

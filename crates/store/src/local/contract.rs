@@ -1,0 +1,133 @@
+//! The local store as a [`Store`].
+
+use super::disk::Disk;
+use super::{LocalStore, lock};
+use crate::error::StoreError;
+use crate::event::{LetterRef, Payload, Version};
+use crate::mailbox::NewLetter;
+use crate::name::{StreamId, StreamKind};
+use crate::state::Lease;
+use crate::store::{
+    Answer, Append, Appended, LettersTaken, Position, Recorded, RunInfo, RunQuery, Store, Timer,
+};
+
+impl Store for LocalStore {
+    fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
+        Box::pin(async move { self.inner.append(&batch) })
+    }
+
+    fn durable(&self, position: Position) -> Answer<'_, ()> {
+        Box::pin(async move {
+            match &self.inner.disk {
+                Disk::Owner(_) if position == 0 => Ok(()),
+                Disk::Owner(log) => Ok(log.durable(position).await?),
+                // What can be read is durable.
+                Disk::Reader(_) => Ok(()),
+            }
+        })
+    }
+
+    fn head<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<Version>> {
+        Box::pin(async move { self.inner.looking_again(|| self.inner.head(stream)) })
+    }
+
+    fn read<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        from: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Recorded>> {
+        Box::pin(async move {
+            self.inner
+                .looking_again(|| self.inner.read(stream, from, limit))
+        })
+    }
+
+    fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
+        Box::pin(async move { self.inner.looking_again(|| self.inner.payload(payload)) })
+    }
+
+    fn streams<'a>(
+        &'a self,
+        kind: StreamKind,
+        after: Option<&'a StreamId>,
+        limit: usize,
+    ) -> Answer<'a, Vec<(StreamId, Version)>> {
+        Box::pin(async move {
+            self.inner
+                .looking_again(|| self.inner.streams(kind, after, limit))
+        })
+    }
+
+    fn runs<'a>(&'a self, query: &'a RunQuery) -> Answer<'a, Vec<RunInfo>> {
+        Box::pin(async move { self.inner.looking_again(|| self.inner.runs(query)) })
+    }
+
+    fn take_lease<'a>(
+        &'a self,
+        run: &'a StreamId,
+        owner: &'a str,
+        for_us: u64,
+    ) -> Answer<'a, Lease> {
+        Box::pin(async move { self.inner.take_lease(run, owner, for_us) })
+    }
+
+    fn renew_lease<'a>(&'a self, run: &'a StreamId, token: u64, for_us: u64) -> Answer<'a, Lease> {
+        Box::pin(async move { self.inner.renew_lease(run, token, for_us) })
+    }
+
+    fn release_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
+        Box::pin(async move { self.inner.release_lease(run, token) })
+    }
+
+    fn timers_due(&self, now_us: u64, limit: usize) -> Answer<'_, Vec<Timer>> {
+        Box::pin(async move {
+            self.inner.refresh()?;
+            let core = lock(&self.inner.core);
+            let due = core.state.due.iter();
+            let due = due.take_while(|(due_us, ..)| *due_us <= now_us).take(limit);
+            Ok(due
+                .map(|(due_us, run, id)| Timer {
+                    run: run.clone(),
+                    id: id.clone(),
+                    due_us: *due_us,
+                })
+                .collect())
+        })
+    }
+
+    fn next_timer_us(&self) -> Answer<'_, Option<u64>> {
+        Box::pin(async move {
+            self.inner.refresh()?;
+            let core = lock(&self.inner.core);
+            Ok(core.state.due.first().map(|(due_us, ..)| *due_us))
+        })
+    }
+
+    fn send<'a>(&'a self, letter: &'a NewLetter) -> Answer<'a, LetterRef> {
+        Box::pin(async move { self.inner.send(letter.clone()) })
+    }
+
+    fn is_taken<'a>(&'a self, letter: &'a LetterRef) -> Answer<'a, bool> {
+        Box::pin(async move { self.inner.is_taken(letter) })
+    }
+
+    fn take_letters(&self) -> Answer<'_, LettersTaken> {
+        Box::pin(async move { self.inner.take_letters() })
+    }
+
+    fn position(&self) -> Answer<'_, Position> {
+        Box::pin(async move {
+            self.inner.refresh()?;
+            Ok(lock(&self.inner.core).applied)
+        })
+    }
+
+    fn changed(&self, after: Position) -> Answer<'_, Position> {
+        Box::pin(async move {
+            self.inner.refresh()?;
+            let reached = self.inner.watch.beyond(after).await;
+            reached.ok_or(StoreError::Closed)
+        })
+    }
+}

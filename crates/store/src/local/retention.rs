@@ -1,0 +1,277 @@
+//! Retention: finished runs that are old leave the store, and their space with them.
+//!
+//! 1. If asked for, the runs are written into portable files.
+//! 2. `RunsRetired` names them. When it is durable, they are gone; everything behind this point is
+//!    about space only, and is taken up again after a crash, whenever it was interrupted.
+//! 3. Payload pieces that nothing refers to any more are found.
+//! 4. Each sealed segment from before 2 is rewritten without all of these; its index first goes and
+//!    then is made again. Segments at the beginning of the log with nothing left in them are dropped.
+//! 5. `SpaceReclaimed` says that it is done.
+//!
+//! Invariants: nothing that belongs to a stream that has not ended, or to a run that is not named,
+//! is ever removed. No new event refers to a piece from before 2 (`State::pieces_from`), so that
+//! what 3 finds stays true while appends go on. `RunsRetired` repeats which letters were taken last,
+//! because the events that say so may go with their runs.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dalsegno_log::SegmentInfo;
+
+use super::record::{self, Record};
+use super::transfer::Export;
+use super::{Inner, LocalStore, indexes, lock};
+use crate::error::StoreError;
+use crate::event::{Body, Event};
+use crate::fields::{Fields, Value};
+use crate::hash::Hash;
+use crate::kind::Kind;
+use crate::name::StreamId;
+use crate::payload;
+use crate::state::{State, field};
+use crate::store::NewEvent;
+
+/// So many runs are named in one event.
+const RUNS_PER_EVENT: usize = 200;
+/// So many events are in one append.
+const EVENTS_AT_ONCE: usize = 16;
+/// So many senders of letters are named in one event.
+const SENDERS_PER_EVENT: usize = 128;
+/// So many runs are in one portable file.
+const RUNS_PER_ARCHIVE: usize = 1000;
+/// `SpaceReclaimed`: how many bytes.
+const BYTES: u64 = 1;
+
+/// Which finished runs are to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Those that ended before this time, in microseconds since 1970.
+    pub ended_before_us: u64,
+    /// Write them into portable files in the store's folder `archive` first.
+    pub archive: bool,
+}
+
+/// What retention came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retired {
+    /// Runs that are gone.
+    pub runs: Vec<StreamId>,
+    /// Portable files that have them.
+    pub archives: Vec<PathBuf>,
+    /// The size of the log's segments before, without those written since.
+    pub bytes_before: u64,
+    /// Their size now.
+    pub bytes_after: u64,
+    /// How many records of the log are gone.
+    pub records_removed: u64,
+}
+
+impl LocalStore {
+    /// Lets finished runs go, and gives their space back. Also takes up what an earlier one could
+    /// not finish. Appends and reads go on meanwhile.
+    ///
+    /// # Errors
+    /// A file could not be read or written. Whatever was begun is taken up again next time.
+    pub fn retire(&self, retention: &Retention) -> Result<Retired, StoreError> {
+        self.inner.retire(retention)
+    }
+}
+
+impl Inner {
+    fn retire(&self, retention: &Retention) -> Result<Retired, StoreError> {
+        let _one_at_a_time = lock(&self.retiring);
+        let mut done = Retired::default();
+        self.reclaim(&mut done)?;
+        let ended = self.ended_runs()?.into_values();
+        let old = ended.filter(|run| run.ended_us < retention.ended_before_us);
+        let runs: Vec<StreamId> = old.map(|run| run.run).collect();
+        if runs.is_empty() {
+            return Ok(done);
+        }
+        if retention.archive {
+            self.archive(&runs, &mut done)?;
+        }
+        for runs in runs.chunks(RUNS_PER_EVENT * EVENTS_AT_ONCE) {
+            self.append_own_at(|lsn, state| {
+                let events = runs.chunks(RUNS_PER_EVENT);
+                let events = events.map(|runs| runs_retired(runs, lsn));
+                events.chain(letters_taken(state)).collect()
+            })?;
+        }
+        done.runs = runs;
+        self.reclaim(&mut done)?;
+        Ok(done)
+    }
+
+    fn archive(&self, runs: &[StreamId], done: &mut Retired) -> Result<(), StoreError> {
+        let dir = self.folder.archive();
+        let created = self.folder.fs.create_dir(&dir);
+        created.map_err(|e| dalsegno_log::IoFailure::new("create", &dir, e))?;
+        let position = lock(&self.core).applied;
+        for (n, runs) in runs.chunks(RUNS_PER_ARCHIVE).enumerate() {
+            let path = dir.join(format!("runs-{position:020}-{n}.dalsegno"));
+            let runs: BTreeSet<StreamId> = runs.iter().cloned().collect();
+            self.export_file(&Export::Streams(runs), &path)?;
+            done.archives.push(path);
+        }
+        Ok(())
+    }
+
+    /// Frees the space of runs that are gone, if there are any.
+    fn reclaim(&self, done: &mut Retired) -> Result<(), StoreError> {
+        let log = self.disk.log()?;
+        let (retiring, until, applied) = {
+            let core = lock(&self.core);
+            let state = &core.state;
+            (state.retiring.clone(), state.pieces_from, core.applied)
+        };
+        if retiring.is_empty() {
+            return Ok(());
+        }
+        log.wait_durable(applied)?;
+        log.seal()?;
+        self.maintain()?;
+        let sealed = Arc::clone(&lock(&self.core).sealed);
+        let old: Vec<SegmentInfo> = sealed
+            .iter()
+            .filter(|segment| segment.first_lsn < until)
+            .copied()
+            .collect();
+        let live = self.live_pieces(&old, &retiring)?;
+        let keep = |lsn: u64, payload: &[u8]| match Record::read(lsn, payload) {
+            Ok(Record::Event(bytes)) => {
+                record::peek(lsn, bytes).map_or(true, |peek| !retiring.contains(&peek.stream))
+            }
+            Ok(Record::Piece(hash, _)) => lsn >= until || live.contains(&hash),
+            // Nobody knows whose it is.
+            Err(_) => true,
+        };
+        let mut empty = 0;
+        let mut all_empty = true;
+        for (at, segment) in old.iter().enumerate() {
+            let rewritten = self.indexes.while_changing(segment.number, || {
+                Ok(log.rewrite_segment(segment.number, keep)?)
+            })?;
+            self.indexes
+                .ask(&self.disk, &sealed[..at], segment, |_| Ok(()))?;
+            done.bytes_before += rewritten.bytes_before;
+            done.bytes_after += rewritten.bytes_after;
+            done.records_removed += rewritten.records_removed;
+            all_empty = all_empty && rewritten.records_kept == 0;
+            if all_empty {
+                empty = at + 1;
+                done.bytes_after -= rewritten.bytes_after;
+            }
+        }
+        self.drop_empty(&sealed, empty)?;
+        let freed = done.bytes_before.saturating_sub(done.bytes_after);
+        let fields = Fields::new().with(BYTES, freed);
+        let event = NewEvent::new(Kind::SpaceReclaimed).with_fields(fields);
+        let appended = self.append_own(vec![event])?;
+        log.wait_durable(appended.position)?;
+        self.snapshot(false)?;
+        Ok(())
+    }
+
+    /// Drops the first segments, which have nothing in them any more.
+    fn drop_empty(&self, sealed: &[SegmentInfo], count: usize) -> Result<(), StoreError> {
+        // The newest one stays; there is one behind the sealed ones or it is sealed itself.
+        let count = count.min(sealed.len().saturating_sub(1));
+        let Some(first) = sealed.get(count).filter(|_| count > 0) else {
+            return Ok(());
+        };
+        {
+            let mut core = lock(&self.core);
+            let left = core.sealed.iter().filter(|s| s.number >= first.number);
+            core.sealed = Arc::new(left.copied().collect());
+        }
+        self.disk.log()?.drop_before(first.first_lsn)?;
+        let gone = &sealed[..count];
+        let names: Vec<String> = gone
+            .iter()
+            .map(|segment| indexes::file_name(segment.number))
+            .collect();
+        gone.iter().for_each(|s| self.indexes.close(s.number));
+        self.folder.remove(&self.folder.index(), &names)
+    }
+
+    /// The pieces that events of other runs refer to, directly or not.
+    fn live_pieces(
+        &self,
+        segments: &[SegmentInfo],
+        retiring: &BTreeSet<StreamId>,
+    ) -> Result<HashSet<Hash>, StoreError> {
+        let mut live = HashSet::new();
+        for segment in segments {
+            let mut reader = self.disk.open_segment(segment.number)?;
+            while let Some((_, log_record)) = reader.next_record()? {
+                let Ok(Record::Event(bytes)) = Record::read(log_record.lsn, log_record.payload)
+                else {
+                    continue;
+                };
+                let Ok(event) = Event::decode(bytes) else {
+                    continue;
+                };
+                if retiring.contains(&event.stream) {
+                    continue;
+                }
+                for payload in event.payloads() {
+                    if let Body::Stored { root, .. } = &payload.body {
+                        self.mark(*root, &mut live)?;
+                    }
+                }
+            }
+        }
+        Ok(live)
+    }
+
+    fn mark(&self, root: Hash, live: &mut HashSet<Hash>) -> Result<(), StoreError> {
+        let mut ahead = vec![root];
+        while let Some(hash) = ahead.pop() {
+            if !live.insert(hash) {
+                continue;
+            }
+            let bytes = self.piece(&hash)?;
+            let children = payload::children(&bytes).map_err(|e| {
+                StoreError::damaged(
+                    format!("the payload piece {hash}"),
+                    "a piece",
+                    e.to_string(),
+                )
+            })?;
+            ahead.extend(children.into_iter().map(|child| child.hash));
+        }
+        Ok(())
+    }
+}
+
+fn runs_retired(runs: &[StreamId], lsn: u64) -> NewEvent {
+    let names = runs.iter().map(|run| Value::Text(run.to_string()));
+    let fields = Fields::new()
+        .with(field::RUNS, Value::List(names.collect()))
+        .with(field::PIECES_FROM, lsn);
+    NewEvent::new(Kind::RunsRetired).with_fields(fields)
+}
+
+/// Which letters were taken last, in events of their own.
+fn letters_taken(state: &State) -> Vec<NewEvent> {
+    let letters: Vec<Value> = state
+        .letters
+        .iter()
+        .map(|(sender, taken)| taken.to_value(sender))
+        .collect();
+    let mut parts: Vec<&[Value]> = letters.chunks(SENDERS_PER_EVENT).collect();
+    if parts.is_empty() {
+        parts.push(&[]);
+    }
+    let events = parts.into_iter().enumerate().map(|(at, letters)| {
+        let mut fields = Fields::new().with(field::LETTERS, Value::List(letters.to_vec()));
+        if at > 0 {
+            fields = fields.with(field::MORE_LETTERS, 1);
+        }
+        NewEvent::new(Kind::RunsRetired).with_fields(fields)
+    });
+    events.collect()
+}

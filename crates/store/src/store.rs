@@ -1,0 +1,312 @@
+//! What a store is, whatever it is made of: streams, runs, leases, timers, letters.
+//!
+//! Invariants that every implementation keeps, and that the contract tests show for each:
+//! an append is whole or absent, also over several streams; each stream is a chain without gaps;
+//! a fencing token that is not the current one cannot write; a letter is taken up exactly once.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::error::StoreError;
+use crate::event::{Event, EventRef, LetterRef, Payload, Version};
+use crate::fields::Fields;
+use crate::kind::Kind;
+use crate::mailbox::NewLetter;
+use crate::name::{StreamId, StreamKind};
+use crate::state::{Lease, Status};
+
+/// What a store answers, as soon as it can.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// How far a store is: rises with every append, whichever stream it is to.
+pub type Position = u64;
+
+/// Events for one stream.
+#[derive(Clone, Debug)]
+pub struct Append {
+    /// Where to.
+    pub stream: StreamId,
+    /// The sequence of the last event the caller knows, 0 for a new stream; `None` if it does not
+    /// matter what else is there.
+    pub expected: Option<u64>,
+    /// The fencing token the caller holds the run under, if it does.
+    pub token: Option<u64>,
+    /// What happened, in order.
+    pub events: Vec<NewEvent>,
+}
+
+impl Append {
+    /// To a stream, wherever it is.
+    pub fn to(stream: StreamId, events: Vec<NewEvent>) -> Append {
+        Append {
+            stream,
+            expected: None,
+            token: None,
+            events,
+        }
+    }
+
+    /// Only if the stream's last event has this sequence.
+    pub fn expecting(mut self, sequence: u64) -> Append {
+        self.expected = Some(sequence);
+        self
+    }
+
+    /// Only under this fencing token.
+    pub fn under(mut self, token: u64) -> Append {
+        self.token = Some(token);
+        self
+    }
+}
+
+/// An event that is to be: the store gives it its place and time.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    /// What happened.
+    pub kind: Kind,
+    /// The memory that was seen.
+    pub memory: Option<Version>,
+    /// What went in.
+    pub input: Option<NewPayload>,
+    /// What came out.
+    pub output: Option<NewPayload>,
+    /// Where it was taken from.
+    pub sources: Vec<String>,
+    /// The event that led to it.
+    pub cause: Option<EventRef>,
+    /// What else its kind says.
+    pub fields: Fields,
+    pub(crate) letter: Option<LetterRef>,
+}
+
+impl NewEvent {
+    /// With nothing but its kind.
+    pub fn new(kind: Kind) -> NewEvent {
+        NewEvent {
+            kind,
+            memory: None,
+            input: None,
+            output: None,
+            sources: Vec::new(),
+            cause: None,
+            fields: Fields::new(),
+            letter: None,
+        }
+    }
+
+    /// With these fields of its kind.
+    pub fn with_fields(mut self, fields: Fields) -> NewEvent {
+        self.fields = fields;
+        self
+    }
+
+    /// With what went in.
+    pub fn with_input(mut self, input: NewPayload) -> NewEvent {
+        self.input = Some(input);
+        self
+    }
+
+    /// With what came out.
+    pub fn with_output(mut self, output: NewPayload) -> NewEvent {
+        self.output = Some(output);
+        self
+    }
+}
+
+/// A payload as the user gives it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NewPayload {
+    /// What it is, as in `application/json`.
+    pub content_type: String,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl NewPayload {
+    /// Bytes of some type.
+    pub fn new(content_type: impl Into<String>, bytes: impl Into<Vec<u8>>) -> NewPayload {
+        NewPayload {
+            content_type: content_type.into(),
+            bytes: bytes.into(),
+        }
+    }
+
+    /// JSON, as text.
+    pub fn json(text: impl Into<String>) -> NewPayload {
+        NewPayload::new("application/json", text.into().into_bytes())
+    }
+}
+
+/// Without the bytes, which are long and the user's.
+impl fmt::Debug for NewPayload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} bytes", self.content_type, self.bytes.len())
+    }
+}
+
+/// What an append came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Where each stream is now, in the order given.
+    pub heads: Vec<Version>,
+    /// When the store is durable up to here, the events are.
+    pub position: Position,
+}
+
+/// An event as it stands in its stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The event.
+    pub event: Event,
+    /// The hash of its stream up to and including it.
+    pub hash: crate::Hash,
+}
+
+/// A run, as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunInfo {
+    /// Its stream.
+    pub run: StreamId,
+    /// Where it is in its life.
+    pub status: Status,
+    /// The agent it is of.
+    pub agent: Option<String>,
+    /// When it was created, in microseconds since 1970.
+    pub created_us: u64,
+    /// When its last event happened.
+    pub updated_us: u64,
+    /// Its last event.
+    pub head: Version,
+    /// Why only a person can move it on.
+    pub attention: Option<String>,
+    /// Who holds it.
+    pub lease: Option<Lease>,
+    /// When its next timer is due.
+    pub next_timer_us: Option<u64>,
+}
+
+/// Which runs to list.
+#[derive(Clone, Debug, Default)]
+pub struct RunQuery {
+    /// Only these; all if empty.
+    pub status: Vec<Status>,
+    /// Only those in attention.
+    pub attention: bool,
+    /// Only those of this agent.
+    pub agent: Option<String>,
+    /// Only those after this one, by name.
+    pub after: Option<StreamId>,
+    /// At most so many; 0 for as many as there are.
+    pub limit: usize,
+}
+
+impl RunQuery {
+    pub(crate) fn wants(&self, run: &RunInfo) -> bool {
+        (self.status.is_empty() || self.status.contains(&run.status))
+            && (!self.attention || run.attention.is_some())
+            && (self.agent.is_none() || self.agent == run.agent)
+            && self.after.as_ref().is_none_or(|after| run.run > *after)
+    }
+
+    pub(crate) fn wants_ended(&self) -> bool {
+        !self.attention && (self.status.is_empty() || self.status.iter().any(|s| s.is_final()))
+    }
+}
+
+/// A timer whose time has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timer {
+    /// The run that waits.
+    pub run: StreamId,
+    /// Which of its timers.
+    pub id: String,
+    /// When it was due, in microseconds since 1970.
+    pub due_us: u64,
+}
+
+/// What became of the letters that were waiting.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LettersTaken {
+    /// Letters that are events of their streams now.
+    pub taken: Vec<(LetterRef, EventRef)>,
+    /// Letters that their stream did not take, and why. An event of the store says so too.
+    pub refused: Vec<(LetterRef, String)>,
+    /// Files that are no letters; they were set aside.
+    pub bad: Vec<(String, String)>,
+}
+
+/// Where everything lives.
+///
+/// Futures do their work when polled, and mostly without waiting; only [`Store::durable`] waits
+/// for a disk and [`Store::changed`] for others.
+pub trait Store: Send + Sync + fmt::Debug {
+    /// Appends to one or more streams: all of it, or nothing. The events are ordered and visible
+    /// when it answers, and durable when [`Store::durable`] says so.
+    fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended>;
+
+    /// Waits until everything up to a position survives a crash.
+    fn durable(&self, position: Position) -> Answer<'_, ()>;
+
+    /// The last event of a stream; `None` if there is no such stream.
+    fn head<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<Version>>;
+
+    /// At most `limit` events of a stream, from a sequence on. Fewer only at its end.
+    fn read<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        from: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Recorded>>;
+
+    /// The bytes of a payload.
+    fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>>;
+
+    /// Streams of one kind with their heads, in the order of their names, from after this one;
+    /// 0 for as many as there are.
+    fn streams<'a>(
+        &'a self,
+        kind: StreamKind,
+        after: Option<&'a StreamId>,
+        limit: usize,
+    ) -> Answer<'a, Vec<(StreamId, Version)>>;
+
+    /// Runs in the order of their names.
+    fn runs<'a>(&'a self, query: &'a RunQuery) -> Answer<'a, Vec<RunInfo>>;
+
+    /// Takes a run that nobody holds, under a new fencing token, for a time in microseconds.
+    fn take_lease<'a>(
+        &'a self,
+        run: &'a StreamId,
+        owner: &'a str,
+        for_us: u64,
+    ) -> Answer<'a, Lease>;
+
+    /// Goes on holding it, for a time in microseconds from now.
+    fn renew_lease<'a>(&'a self, run: &'a StreamId, token: u64, for_us: u64) -> Answer<'a, Lease>;
+
+    /// Gives it back.
+    fn release_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()>;
+
+    /// Timers due at a time, the longest overdue first.
+    fn timers_due(&self, now_us: u64, limit: usize) -> Answer<'_, Vec<Timer>>;
+
+    /// When the next timer is due.
+    fn next_timer_us(&self) -> Answer<'_, Option<u64>>;
+
+    /// Says something to a stream from any process; durable when it answers.
+    fn send<'a>(&'a self, letter: &'a NewLetter) -> Answer<'a, LetterRef>;
+
+    /// Whether a letter has been taken up or refused.
+    fn is_taken<'a>(&'a self, letter: &'a LetterRef) -> Answer<'a, bool>;
+
+    /// Takes up the letters that are waiting. What was taken is durable when it answers.
+    fn take_letters(&self) -> Answer<'_, LettersTaken>;
+
+    /// How far the store is.
+    fn position(&self) -> Answer<'_, Position>;
+
+    /// Waits until the store is further than this position, and says how far it is.
+    fn changed(&self, after: Position) -> Answer<'_, Position>;
+}
