@@ -89,7 +89,9 @@ pub(super) fn same_answers(store: &LocalStore, history: &History) -> Result<(), 
             "the state is another than that of all events".into(),
         ));
     }
-    let runs = now(store.runs(&RunQuery::default()))?;
+    let mut runs = now(store.runs(&RunQuery::default()))?;
+    // Who holds a run is compared where leases are taken: only the process that gave one knows.
+    runs.iter_mut().for_each(|run| run.lease = None);
     let expected = expected_runs(history);
     if runs != expected {
         return Err(Trouble::Wrong(format!(
@@ -148,7 +150,7 @@ fn expected_runs(history: &History) -> Vec<RunInfo> {
                 updated_us: stream.updated_us,
                 head: stream.head,
                 attention: stream.attention.clone(),
-                lease: stream.lease.clone(),
+                lease: None,
                 next_timer_us: stream.timers.values().min().copied(),
             })
         })
