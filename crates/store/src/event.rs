@@ -249,6 +249,11 @@ impl Event {
     /// # Errors
     /// The bytes are something else, or in another form than [`Event::encode`] gives.
     pub fn decode(bytes: &[u8]) -> Result<Event, Malformed> {
+        Event::decode_near(bytes, None)
+    }
+
+    /// The same for who reads many events of a stream, and has its name already.
+    pub(crate) fn decode_near(bytes: &[u8], stream: Option<&StreamId>) -> Result<Event, Malformed> {
         let mut reader = Strict::new(bytes, WHAT);
         let count = reader.map()?;
         if count < KIND {
@@ -256,7 +261,11 @@ impl Event {
         }
         // Every event has these, and so they come first.
         reader.expect_key(STREAM)?;
-        let stream = read_stream(&mut reader)?;
+        let name = reader.text()?;
+        let stream = match stream.filter(|stream| stream.is_text(name)) {
+            Some(stream) => stream.clone(),
+            None => name.parse().map_err(|e| Malformed::new(WHAT, e))?,
+        };
         reader.expect_key(SEQUENCE)?;
         let sequence = reader.number()?;
         if sequence == 0 {

@@ -181,12 +181,20 @@ impl LocalStore {
         snapshots::list(&self.inner.folder)
     }
 
-    /// Writes a snapshot now. A pinned one is a recovery point, kept until somebody removes it.
+    /// Writes a snapshot now. A pinned one is a recovery point, kept until [`LocalStore::unpin`].
     ///
     /// # Errors
     /// The log is not durable, or the file could not be written.
     pub fn snapshot(&self, pinned: bool) -> Result<SnapshotInfo, StoreError> {
         self.inner.snapshot(pinned)
+    }
+
+    /// Gives up a recovery point. Whether there was one.
+    ///
+    /// # Errors
+    /// The file could not be removed.
+    pub fn unpin(&self, position: u64) -> Result<bool, StoreError> {
+        self.inner.unpin(position)
     }
 
     /// Why indexes or snapshots could not be written lately; `None` if all is well. Nothing is lost

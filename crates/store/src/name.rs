@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The longest name, in bytes.
 pub const NAME_LIMIT_BYTES: usize = 200;
@@ -50,7 +51,8 @@ impl fmt::Display for StreamKind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId {
     kind: StreamKind,
-    name: String,
+    /// Shared: names are copied with every event.
+    name: Arc<str>,
 }
 
 /// A name that cannot be one.
@@ -103,13 +105,19 @@ impl StreamId {
         check_name(name)?;
         Ok(StreamId {
             kind,
-            name: name.to_owned(),
+            name: Arc::from(name),
         })
     }
 
     /// What it is the history of.
     pub fn kind(&self) -> StreamKind {
         self.kind
+    }
+
+    /// Whether a text is this name, as `to_string` would give it.
+    pub(crate) fn is_text(&self, text: &str) -> bool {
+        let name = text.strip_prefix(self.kind.word());
+        name.and_then(|rest| rest.strip_prefix('/')) == Some(&*self.name)
     }
 
     /// The name without the kind.

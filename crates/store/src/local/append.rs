@@ -368,20 +368,20 @@ impl Core {
     /// Takes in an event that the log has accepted; `hash` is that of its stream after it.
     pub fn take(&mut self, lsn: u64, event: &Event, bytes: Arc<[u8]>, hash: Hash) {
         self.state.apply_hashed(event, |_| hash);
-        self.remember_event(lsn, event, bytes);
+        self.remember_event(lsn, event, bytes, Some(hash));
     }
 
     /// The same for an event whose hash nobody has computed yet.
     fn take_foreign(&mut self, lsn: u64, event: &Event, bytes: Arc<[u8]>) {
         self.state.apply(event, &bytes);
-        self.remember_event(lsn, event, bytes);
+        self.remember_event(lsn, event, bytes, None);
     }
 
-    fn remember_event(&mut self, lsn: u64, event: &Event, bytes: Arc<[u8]>) {
+    fn remember_event(&mut self, lsn: u64, event: &Event, bytes: Arc<[u8]>, hash: Option<Hash>) {
         self.applied = lsn;
         let ends_run = event.kind.ends_run();
         self.recent
-            .event(lsn, &event.stream, event.sequence, bytes, ends_run);
+            .event(lsn, &event.stream, event.sequence, bytes, hash, ends_run);
     }
 }
 

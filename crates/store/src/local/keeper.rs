@@ -218,6 +218,19 @@ impl Inner {
         found.ok_or_else(|| StoreError::damaged(file, "a file in snapshots", "none"))
     }
 
+    /// Removes a pinned snapshot.
+    pub fn unpin(&self, lsn: u64) -> Result<bool, StoreError> {
+        self.disk.log()?;
+        let _one_at_a_time = lock(&self.keeper.working);
+        let file = snapshots::file_name(lsn, true);
+        let there = snapshots::list(&self.folder)?;
+        if !there.iter().any(|info| info.file == file) {
+            return Ok(false);
+        }
+        self.folder.remove(&self.folder.snapshots(), &[file])?;
+        Ok(true)
+    }
+
     /// For who reads beside the owner: takes in what has been added.
     pub fn refresh(&self) -> Result<(), StoreError> {
         let Disk::Reader(view) = &self.disk else {

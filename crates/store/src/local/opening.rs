@@ -214,7 +214,7 @@ impl Core {
                 if let Ok(peek) = record::peek(lsn, bytes) {
                     let bytes = Arc::from(*bytes);
                     self.recent
-                        .event(lsn, &peek.stream, peek.sequence, bytes, peek.ends_run);
+                        .event(lsn, &peek.stream, peek.sequence, bytes, None, peek.ends_run);
                 }
             }
             Err(_) => {}

@@ -70,7 +70,7 @@ impl Inner {
         }
         chain.found.reserve(plan.recent.len());
         for event in &plan.recent {
-            chain.take(&event.bytes)?;
+            chain.take(&event.bytes, event.hash)?;
         }
         Ok(chain.found)
     }
@@ -441,7 +441,7 @@ fn read_places(
         .segment
         .records_at(&part.places[..wanted], |log_record| {
             match Record::read(log_record.lsn, log_record.payload)? {
-                Record::Event(bytes) => chain.take(bytes),
+                Record::Event(bytes) => chain.take(bytes, None),
                 Record::Piece(..) => {
                     let what = format!("record {} of the log", log_record.lsn);
                     Err(StoreError::damaged(what, "an event", "a piece"))
@@ -489,7 +489,8 @@ impl Chain<'_> {
         (self.next, self.hash) = (Some(next), hash);
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+    /// The next event; with its hash, if that was computed when it was appended.
+    fn take(&mut self, bytes: &[u8], hash: Option<Hash>) -> Result<(), StoreError> {
         let expected = self.next.unwrap_or(1);
         let damaged = |found: String| {
             let expected = format!("event {expected}");
@@ -502,14 +503,15 @@ impl Chain<'_> {
                 let found = format!("event {} of {}", peek.sequence, peek.stream);
                 return Err(damaged(found));
             }
-            self.hash = self.hash.chain(bytes);
+            self.hash = hash.unwrap_or_else(|| self.hash.chain(bytes));
         } else {
-            let event = Event::decode(bytes).map_err(|e| damaged(e.to_string()))?;
+            let event = Event::decode_near(bytes, Some(self.stream));
+            let event = event.map_err(|e| damaged(e.to_string()))?;
             if event.sequence != expected || event.stream != *self.stream {
                 let found = format!("event {} of {}", event.sequence, event.stream);
                 return Err(damaged(found));
             }
-            self.hash = self.hash.chain(bytes);
+            self.hash = hash.unwrap_or_else(|| self.hash.chain(bytes));
             let hash = self.hash;
             self.found.push(Recorded { event, hash });
         }

@@ -37,6 +37,8 @@ pub(crate) struct Part {
 pub(crate) struct RecentEvent {
     pub sequence: u64,
     pub bytes: Arc<[u8]>,
+    /// The hash of its stream after it, if it was appended here.
+    pub hash: Option<Hash>,
 }
 
 impl Recent {
@@ -47,9 +49,14 @@ impl Recent {
         stream: &StreamId,
         sequence: u64,
         bytes: Arc<[u8]>,
+        hash: Option<Hash>,
         ends_run: bool,
     ) {
-        let event = RecentEvent { sequence, bytes };
+        let event = RecentEvent {
+            sequence,
+            bytes,
+            hash,
+        };
         let stream = match self.streams.get_mut(stream) {
             Some(part) => {
                 // The state does not take in an event twice either.
@@ -154,9 +161,9 @@ mod tests {
         let mut recent = Recent::default();
         let hash = Hash::of(b"piece");
         recent.piece(1, hash, Arc::from(&b"piece"[..]));
-        recent.event(2, &a, 1, Arc::from(&b"a1"[..]), false);
-        recent.event(3, &b, 1, Arc::from(&b"b1"[..]), true);
-        recent.event(4, &a, 2, Arc::from(&b"a2"[..]), false);
+        recent.event(2, &a, 1, Arc::from(&b"a1"[..]), None, false);
+        recent.event(3, &b, 1, Arc::from(&b"b1"[..]), None, true);
+        recent.event(4, &a, 2, Arc::from(&b"a2"[..]), None, false);
         recent.piece(5, hash, Arc::from(&b"piece"[..]));
         recent.forget_until(3);
         assert!(recent.part(&b).is_none());
