@@ -29,5 +29,6 @@ fn two_thousand_lives_of_a_store_keep_every_promise() {
     ] {
         assert!(count > 1_000, "only {count} {what}");
     }
+    assert!(summary.retired_runs > 500, "only {}", summary.retired_runs);
     assert!(summary.torn_tails > 50, "only {} torn", summary.torn_tails);
 }

@@ -29,6 +29,8 @@ pub enum Rule {
     RemoveAfterDurable,
     /// A letter that was taken up is known by its number, and is not taken again.
     KnowLetters,
+    /// What is known of letters is repeated when runs that had taken them up go.
+    RepeatLetters,
     /// What an unclean opening found becomes an event.
     RecordRecovery,
 }
@@ -36,7 +38,7 @@ pub enum Rule {
 #[cfg(feature = "mutants")]
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 12] = [
+    pub const ALL: [Rule; 13] = [
         Rule::SnapshotAfterDurable,
         Rule::CheckSnapshot,
         Rule::PassOverSnapshot,
@@ -48,6 +50,7 @@ impl Rule {
         Rule::CheckToken,
         Rule::RemoveAfterDurable,
         Rule::KnowLetters,
+        Rule::RepeatLetters,
         Rule::RecordRecovery,
     ];
 }

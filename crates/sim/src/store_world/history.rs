@@ -213,7 +213,13 @@ impl History {
             return Err(format!("an event that nobody appended: {event:?}"));
         }
         self.push(own(event));
-        Ok(())
+        // The events that told of letters may go with the runs; what they told must not.
+        let forgotten =
+            |(sender, number): &&(String, u64)| self.state.last_letter(sender) < *number;
+        match self.letters.iter().find(forgotten) {
+            Some((sender, number)) => Err(format!("letter {number} of {sender} was forgotten")),
+            None => Ok(()),
+        }
     }
 
     /// The runs that were retired by entries from this one on.

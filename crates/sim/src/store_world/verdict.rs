@@ -251,7 +251,11 @@ fn entry_of(
     wanted: &Wanted,
 ) -> Entry {
     let new = &wanted.new;
-    let kind = new.kind.clone();
+    let kind = match new.kind {
+        // It may be a number that has a name.
+        Kind::Unknown(number) => Kind::from_number(number),
+        ref kind => kind.clone(),
+    };
     let mut event = Event::new(stream.clone(), sequence, clock, time_us, kind);
     event.memory = new.memory;
     event.input = new.input.as_ref().map(stored);

@@ -73,7 +73,7 @@ fn system_now_us() -> u64 {
 ///     .open(&dir)?;
 /// # drop(store);
 /// # std::fs::remove_dir_all(&dir)?;
-/// # Ok::<(), dalsegno_store::StoreError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {

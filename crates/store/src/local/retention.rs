@@ -29,6 +29,7 @@ use crate::hash::Hash;
 use crate::kind::Kind;
 use crate::name::StreamId;
 use crate::payload;
+use crate::rules::Rule;
 use crate::state::{State, field};
 use crate::store::NewEvent;
 
@@ -97,7 +98,11 @@ impl Inner {
             self.append_own_at(|lsn, state| {
                 let events = runs.chunks(RUNS_PER_EVENT);
                 let events = events.map(|runs| runs_retired(runs, lsn));
-                events.chain(letters_taken(state)).collect()
+                let mut letters = letters_taken(state);
+                if self.options.mutant.breaks(Rule::RepeatLetters) {
+                    letters = letters_taken(&State::default());
+                }
+                events.chain(letters).collect()
             })?;
         }
         done.runs = runs;
