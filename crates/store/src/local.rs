@@ -88,6 +88,7 @@ pub(crate) struct Inner {
     leases: Mutex<Leases>,
     letters: letters::Boxes,
     keeper: Keeper,
+    closing: Mutex<()>,
     /// Held by retention, which is done by one at a time and not during an import.
     retiring: Mutex<()>,
     opened: Opened,
@@ -231,15 +232,22 @@ impl LocalStore {
 
 impl Inner {
     fn close(&self) -> Result<(), StoreError> {
+        // Who closes too waits, and is told the same.
+        let _one_at_a_time = lock(&self.closing);
         self.keeper.stop();
         let Disk::Owner(log) = &self.disk else {
             lock(&self.core).closed = true;
+            self.watch.close();
             return Ok(());
         };
         let dirty = {
             let mut core = lock(&self.core);
             if std::mem::replace(&mut core.closed, true) {
-                return Ok(());
+                drop(core);
+                return match log.close() {
+                    Err(dalsegno_log::SyncError::Closed) => Ok(()),
+                    other => Ok(other?),
+                };
             }
             core.applied > core.snapshot
         };

@@ -37,6 +37,8 @@ pub mod field {
     pub const RUNS: u64 = 1;
     /// `RunsRetired`: payload pieces stored before this LSN must get no new references.
     pub const PIECES_FROM: u64 = 2;
+    /// `StoreRepaired`: the same as [`PIECES_FROM`], if records were lost.
+    pub const REPAIRED_PIECES_FROM: u64 = 3;
     /// `RunsRetired`: the last letter taken from each sender, as lists of sender, number and clock.
     pub const LETTERS: u64 = 3;
     /// `RunsRetired`: the letters are added to those that the event before gave.
@@ -321,6 +323,11 @@ impl State {
                     }
                     self.letters.extend(letters.iter().filter_map(read_taken));
                 }
+            }
+            Kind::StoreRepaired => {
+                // What is below a piece that is there may have been lost.
+                let from = event.fields.number(field::REPAIRED_PIECES_FROM);
+                self.pieces_from = self.pieces_from.max(from.unwrap_or(0));
             }
             Kind::SpaceReclaimed => self.retiring.clear(),
             _ => {}

@@ -239,8 +239,10 @@ pub struct LettersTaken {
 
 /// Where everything lives.
 ///
-/// Futures do their work when polled, and mostly without waiting; only [`Store::durable`] waits
-/// for a disk and [`Store::changed`] for others.
+/// [`Store::durable`] and [`Store::changed`] wait without blocking. The others do their work when
+/// polled: an append is in memory and waits for a disk only if its buffer is full; reading may read
+/// files; [`Store::send`] and [`Store::take_letters`] sync them. A runtime with a single thread that
+/// must not stall does these elsewhere.
 pub trait Store: Send + Sync + fmt::Debug {
     /// Appends to one or more streams: all of it, or nothing. The events are ordered and visible
     /// when it answers, and durable when [`Store::durable`] says so.

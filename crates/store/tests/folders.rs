@@ -264,8 +264,9 @@ fn a_closed_store_says_so() {
     store.close().unwrap();
     let refused = try_append(&other, &memory("notes"), vec![noted(1)]).unwrap_err();
     assert!(matches!(refused, StoreError::Closed), "{refused}");
-    let position = block_on(other.position()).unwrap();
-    let waited = block_on(other.changed(position)).unwrap_err();
+    let position = block_on(other.position()).unwrap_err();
+    assert!(matches!(position, StoreError::Closed), "{position}");
+    let waited = block_on(other.changed(0)).unwrap_err();
     assert!(matches!(waited, StoreError::Closed), "{waited}");
     let letters = block_on(other.take_letters()).unwrap_err();
     assert!(matches!(letters, StoreError::Closed), "{letters}");

@@ -143,7 +143,8 @@ impl World {
                     return Ok(false);
                 };
                 self.flip(disk, SNAPSHOTS, &newest);
-                return Ok(!newest.ends_with(".tmp"));
+                // A second flip can undo the first.
+                return Ok(!newest.ends_with(".tmp") && !self.rotten);
             }
             Harm::RottenIndex => {
                 let indexes = disk.files(INDEX);

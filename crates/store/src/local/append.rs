@@ -18,7 +18,7 @@ use crate::local::record;
 use crate::name::{self, StreamId, StreamKind};
 use crate::payload::{self, Piece};
 use crate::rules::{Mutant, Rule};
-use crate::state::{State, StreamState};
+use crate::state::{COUNT_LIMIT, State, StreamState};
 use crate::store::{Append, Appended, NewEvent, NewPayload};
 
 /// A content type as long as this is none.
@@ -64,7 +64,6 @@ impl Inner {
         // Whoever appends holds the lock.
         let lsn = self.disk.log()?.last_lsn() + 1;
         let batch = [Append::to(StreamId::store(), make(lsn, &core.state))];
-        self.check_sizes(&batch)?;
         let prepared = Prepared {
             payloads: Vec::new(),
             pieces: Vec::new(),
@@ -78,7 +77,7 @@ impl Inner {
 
     /// Appends to the store's own stream.
     pub fn append_own(&self, events: Vec<NewEvent>) -> Result<Appended, StoreError> {
-        self.append_any(&[Append::to(StreamId::store(), events)])
+        self.append_own_at(|_, _| events)
     }
 
     pub fn append_any(&self, batch: &[Append]) -> Result<Appended, StoreError> {
@@ -216,8 +215,18 @@ impl Inner {
                     letter: new.letter.clone(),
                     ..Event::new(append.stream.clone(), sequence, clock, now_us, kind)
                 };
+                if clock >= COUNT_LIMIT {
+                    // Only a forged clock gets there; nothing would follow it.
+                    let (what, size, limit) = ("the store's clock", clock, COUNT_LIMIT);
+                    return Err(StoreError::TooLarge { what, size, limit });
+                }
                 let encoded = event.encode();
-                within("an event", encoded.len() as u64, self.options.event_bytes())?;
+                let limit = match append.stream.kind() {
+                    // What the user allows users.
+                    StreamKind::Run | StreamKind::Memory => self.options.event_bytes(),
+                    StreamKind::Store => self.options.own_event_bytes(),
+                };
+                within("an event", encoded.len() as u64, limit)?;
                 bytes += encoded.len() as u64 + RECORD_OVERHEAD_BYTES;
                 let taken = check_readable(&event).and_then(|()| draft.apply(&event));
                 taken.map_err(|why| StoreError::Refused {

@@ -21,8 +21,17 @@ impl Store for LocalStore {
             match &self.inner.disk {
                 Disk::Owner(_) if position == 0 => Ok(()),
                 Disk::Owner(log) => Ok(log.durable(position).await?),
-                // What can be read is durable.
-                Disk::Reader(_) => Ok(()),
+                Disk::Reader(_) => {
+                    // What can be read is durable.
+                    self.inner.refresh()?;
+                    match position.checked_sub(1) {
+                        None => Ok(()),
+                        Some(before) => {
+                            let reached = self.inner.watch.beyond(before).await;
+                            reached.map(drop).ok_or(StoreError::Closed)
+                        }
+                    }
+                }
             }
         })
     }

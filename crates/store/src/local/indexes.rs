@@ -52,14 +52,22 @@ impl Handle {
 /// Shows that the caller holds [`Indexes::making`].
 type Making<'a> = Option<&'a MutexGuard<'a, ()>>;
 
+/// What is open.
+#[derive(Debug, Default)]
+struct Open {
+    /// The most recently used is at the back.
+    handles: VecDeque<Arc<Handle>>,
+    /// Rises when something was closed: what was opened before that must not be kept.
+    generation: u64,
+}
+
 /// The indexes of a store.
 #[derive(Debug)]
 pub(crate) struct Indexes {
     folder: Folder,
     /// Only the owner of the store writes.
     writes: bool,
-    /// The most recently used is at the back.
-    open: Mutex<VecDeque<Arc<Handle>>>,
+    open: Mutex<Open>,
     rebuilt: Mutex<Vec<String>>,
     /// Why the last index could not be written.
     trouble: Mutex<Option<String>>,
@@ -102,12 +110,16 @@ impl Indexes {
 
     /// Forgets what is open of a segment, because it is about to change.
     pub fn close(&self, segment: u64) {
-        lock(&self.open).retain(|handle| handle.info.number != segment);
+        let mut open = lock(&self.open);
+        open.handles.retain(|handle| handle.info.number != segment);
+        open.generation += 1;
     }
 
     /// Forgets everything that is open.
     pub fn close_all(&self) {
-        lock(&self.open).clear();
+        let mut open = lock(&self.open);
+        open.handles.clear();
+        open.generation += 1;
     }
 
     /// Changes a segment. Its index goes first, durably, so that none survives that is of the
@@ -183,6 +195,7 @@ impl Indexes {
         {
             return Ok(handle);
         }
+        let generation = lock(&self.open).generation;
         let handle = match (making, rebuild) {
             (None, None) => {
                 let segment = disk.open_segment(info.number)?;
@@ -203,18 +216,20 @@ impl Indexes {
         };
         let handle = Arc::new(handle);
         let mut open = lock(&self.open);
-        open.push_back(Arc::clone(&handle));
-        if open.len() > OPEN_LIMIT {
-            open.pop_front();
+        if open.generation == generation {
+            open.handles.push_back(Arc::clone(&handle));
+        }
+        if open.handles.len() > OPEN_LIMIT {
+            open.handles.pop_front();
         }
         Ok(handle)
     }
 
     fn find_open(&self, info: &SegmentInfo) -> Option<Arc<Handle>> {
         let mut open = lock(&self.open);
-        let found = open.iter().position(|h| h.info == *info)?;
-        let handle = open.remove(found)?;
-        open.push_back(Arc::clone(&handle));
+        let found = open.handles.iter().position(|h| h.info == *info)?;
+        let handle = open.handles.remove(found)?;
+        open.handles.push_back(Arc::clone(&handle));
         Some(handle)
     }
 

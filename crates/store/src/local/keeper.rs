@@ -34,7 +34,7 @@ pub(crate) struct Keeper {
     waker: Mutex<Option<Sender<()>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// One at a time.
-    working: Mutex<()>,
+    pub working: Mutex<()>,
     schedule: Mutex<Schedule>,
     /// How much had been written when the work was last looked at.
     looked_at: AtomicU64,
@@ -164,7 +164,10 @@ impl Inner {
             self.indexes.ask(&self.disk, &list, info, |_| Ok(()))?;
             list.push(*info);
             let mut core = lock(&self.core);
-            core.sealed = Arc::new(list.clone());
+            // On what is there now: retention drops segments beside this.
+            let mut sealed = (*core.sealed).clone();
+            sealed.push(*info);
+            core.sealed = Arc::new(sealed);
             core.recent.forget_until(info.last_lsn);
         }
         Ok(list.len() > sealed.len())
@@ -233,10 +236,13 @@ impl Inner {
 
     /// For who reads beside the owner: takes in what has been added.
     pub fn refresh(&self) -> Result<(), StoreError> {
+        let mut core = lock(&self.core);
+        if core.closed {
+            return Err(StoreError::Closed);
+        }
         let Disk::Reader(view) = &self.disk else {
             return Ok(());
         };
-        let mut core = lock(&self.core);
         if view.refresh()? == core.applied {
             return Ok(());
         }

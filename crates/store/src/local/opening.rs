@@ -55,6 +55,9 @@ pub struct Opened {
     pub notices: Vec<String>,
 }
 
+/// What the texts of one of the store's own events may take: they fit into the smallest segment.
+const OWN_TEXT_BYTES: usize = 4096;
+
 /// Numbers of the fields of a `StoreRecovered` event.
 pub(crate) mod recovered {
     pub const SNAPSHOT: u64 = 1;
@@ -66,10 +69,12 @@ pub(crate) mod recovered {
 impl LocalStore {
     pub(super) fn open_with(dir: &Path, options: &Options) -> Result<LocalStore, StoreError> {
         let fs = Arc::clone(&options.fs);
-        let mut folder = Folder::open(fs, dir, options.create)?;
-        folder.mutant = options.mutant;
+        let folder = Folder::open(fs, dir, options.create)?;
         folder.settle_marker()?;
         let log = options.log.open(folder.log())?;
+        // Now that nobody else can make one: two may have begun at the same time.
+        let mut folder = Folder::open(folder.fs, &folder.dir, false)?;
+        folder.mutant = options.mutant;
         let recovery = log.recovery();
         let opened = Opened {
             clean: recovery.clean,
@@ -130,6 +135,7 @@ fn load(
         leases: Mutex::new(Leases::default()),
         letters: Boxes::new(&folder, &options.limits),
         keeper: Keeper::new(options.threads),
+        closing: Mutex::default(),
         retiring: Mutex::default(),
         options: options.clone(),
         core: Mutex::new(core),
@@ -278,6 +284,19 @@ pub(crate) fn apply(
     }
 }
 
+/// As many texts as fit into any event, each cut to a sentence or two.
+pub(crate) fn texts_for_an_event(texts: &[String]) -> crate::Value {
+    let mut left = OWN_TEXT_BYTES;
+    let cut = texts
+        .iter()
+        .map(|text| text.chars().take(300).collect::<String>());
+    let fit = cut.take_while(|text| {
+        left = left.saturating_sub(text.len() + 8);
+        left > 0
+    });
+    crate::Value::List(fit.map(|text| text.as_str().into()).collect())
+}
+
 impl Inner {
     /// Writes into the recovery log what this opening found, unless all was well.
     fn record_opening(&self) -> Result<(), StoreError> {
@@ -287,14 +306,12 @@ impl Inner {
             return Ok(());
         }
         let torn = opened.torn.as_ref().map_or(0, |torn| torn.bytes);
-        let notices = opened.notices.iter().take(20);
-        let notices = notices.map(|n| n.chars().take(500).collect::<String>());
-        let notices: Vec<crate::Value> = notices.map(|n| n.as_str().into()).collect();
+        let notices = texts_for_an_event(&opened.notices);
         let fields = Fields::new()
             .with(recovered::SNAPSHOT, opened.snapshot.unwrap_or(0))
             .with(recovered::REPLAYED, opened.replayed)
             .with(recovered::TORN_BYTES, torn)
-            .with(recovered::NOTICES, crate::Value::List(notices));
+            .with(recovered::NOTICES, notices);
         let event = NewEvent::new(Kind::StoreRecovered).with_fields(fields);
         self.append_own(vec![event])?;
         Ok(())

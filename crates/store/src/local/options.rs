@@ -212,6 +212,11 @@ impl Options {
         self.segment_bytes / 4 * 3
     }
 
+    /// What one of the store's own events may take.
+    pub(crate) fn own_event_bytes(&self) -> u64 {
+        self.segment_bytes / 4
+    }
+
     /// What one event may take.
     pub(crate) fn event_bytes(&self) -> u64 {
         self.limits.event_bytes.min(self.segment_bytes / 4)

@@ -4,7 +4,7 @@
 //! Invariant: events are handed out only with a chain that fits; a hole or another event in its
 //! place is an error that names it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use dalsegno_log::SegmentInfo;
@@ -19,7 +19,7 @@ use crate::hash::Hash;
 use crate::index::{EndedRun, StreamPart};
 use crate::name::{StreamId, StreamKind};
 use crate::payload;
-use crate::state::{Status, StreamState, field};
+use crate::state::{State, Status, StreamState, field};
 use crate::store::{Recorded, RunInfo, RunQuery};
 
 /// What is needed to read without holding the lock.
@@ -161,10 +161,18 @@ impl Inner {
 
     /// A piece as stored.
     pub fn piece(&self, hash: &Hash) -> Result<Arc<[u8]>, StoreError> {
+        self.find_piece(hash)?.ok_or_else(|| {
+            let what = format!("the payload piece {hash}");
+            StoreError::damaged(what, "a record with it", "none")
+        })
+    }
+
+    /// The same; `None` if it is not there.
+    pub fn find_piece(&self, hash: &Hash) -> Result<Option<Arc<[u8]>>, StoreError> {
         let sealed = {
             let core = lock(&self.core);
             if let Some((_, bytes)) = core.recent.get_piece(hash) {
-                return Ok(Arc::clone(bytes));
+                return Ok(Some(Arc::clone(bytes)));
             }
             Arc::clone(&core.sealed)
         };
@@ -178,11 +186,10 @@ impl Inner {
                     Ok(piece_at(handle, place, hash).map(Some))
                 })?;
             if let Some(bytes) = found? {
-                return Ok(bytes);
+                return Ok(Some(bytes));
             }
         }
-        let what = format!("the payload piece {hash}");
-        Err(StoreError::damaged(what, "a record with it", "none"))
+        Ok(None)
     }
 
     /// Whether a piece is stored, at this LSN or later, with everything below it.
@@ -305,19 +312,27 @@ impl Inner {
         Ok(self.ended(&core, stream)?.map(|ended| ended.head))
     }
 
-    /// All runs that have ended, and are not being removed.
-    pub fn ended_runs(&self) -> Result<BTreeMap<StreamId, EndedRun>, StoreError> {
-        let (sealed, recent, retiring) = {
+    /// All runs that have ended, and are not being removed; and what `live` takes from the same
+    /// moment, so that a run is in one of both.
+    pub fn ended_and<T>(
+        &self,
+        live: impl FnOnce(&State) -> T,
+    ) -> Result<(BTreeMap<StreamId, EndedRun>, T), StoreError> {
+        let (sealed, recent, gone, taken) = {
             let core = lock(&self.core);
-            // One that is in the state has not ended: events follow its end, and it is in attention.
+            let taken = live(&core.state);
+            // One that is in the state has not ended: it has lost its beginning, or events follow
+            // its end, and it is in attention.
             let live = &core.state.streams;
             let parts = core.recent.parts();
             let recent: Vec<_> = parts
                 .filter(|(run, part)| part.ended && !live.contains_key(*run))
                 .map(|(run, part)| (run.clone(), part.events_until(u64::MAX)))
                 .collect();
-            let retiring = core.state.retiring.clone();
-            (Arc::clone(&core.sealed), recent, retiring)
+            let runs = live.keys().filter(|id| id.kind() == StreamKind::Run);
+            let mut gone: HashSet<StreamId> = runs.cloned().collect();
+            gone.extend(core.state.retiring.iter().cloned());
+            (Arc::clone(&core.sealed), recent, gone, taken)
         };
         let mut all = BTreeMap::new();
         for (at, info) in sealed.iter().enumerate() {
@@ -332,8 +347,8 @@ impl Inner {
             let ended = self.ended_recently(&sealed, &run, &events)?;
             all.insert(run, ended);
         }
-        all.retain(|run, _| !retiring.contains(run));
-        Ok(all)
+        all.retain(|run, _| !gone.contains(run));
+        Ok((all, taken))
     }
 
     /// Streams of one kind with their heads.
@@ -344,22 +359,19 @@ impl Inner {
         limit: usize,
     ) -> Result<Vec<(StreamId, Version)>, StoreError> {
         self.refresh()?;
-        let mut all: BTreeMap<StreamId, Version> = match kind {
-            StreamKind::Run => self
-                .ended_runs()?
-                .into_iter()
-                .map(|(run, ended)| (run, ended.head))
-                .collect(),
-            StreamKind::Memory | StreamKind::Store => BTreeMap::new(),
+        let live = |state: &State| {
+            let streams = state.streams.iter().filter(|(id, _)| id.kind() == kind);
+            let heads = streams.map(|(id, stream)| (id.clone(), stream.head));
+            heads.collect::<BTreeMap<StreamId, Version>>()
         };
-        let core = lock(&self.core);
-        let live = core
-            .state
-            .streams
-            .iter()
-            .filter(|(id, _)| id.kind() == kind);
-        all.extend(live.map(|(id, stream)| (id.clone(), stream.head)));
-        drop(core);
+        let all = match kind {
+            StreamKind::Run => {
+                let (ended, mut all) = self.ended_and(live)?;
+                all.extend(ended.into_iter().map(|(run, ended)| (run, ended.head)));
+                all
+            }
+            StreamKind::Memory | StreamKind::Store => live(&lock(&self.core).state),
+        };
         let wanted = all
             .into_iter()
             .filter(|(id, _)| after.is_none_or(|after| id > after));
@@ -369,19 +381,20 @@ impl Inner {
     /// Runs, in the order of their names.
     pub fn runs(&self, query: &RunQuery) -> Result<Vec<RunInfo>, StoreError> {
         self.refresh()?;
-        let mut all = BTreeMap::new();
-        if query.wants_ended() {
-            for (run, ended) in self.ended_runs()? {
-                all.insert(run, ended_info(ended));
+        let live = |state: &State| {
+            let infos = state.streams.iter().filter_map(|(id, s)| live_info(id, s));
+            let infos = infos.map(|info| (info.run.clone(), info));
+            infos.collect::<BTreeMap<StreamId, RunInfo>>()
+        };
+        let all = match query.wants_ended() {
+            true => {
+                let (ended, mut all) = self.ended_and(live)?;
+                let ended = ended.into_iter();
+                all.extend(ended.map(|(run, ended)| (run, ended_info(ended))));
+                all
             }
-        }
-        let core = lock(&self.core);
-        for (run, stream) in &core.state.streams {
-            if let Some(info) = live_info(run, stream) {
-                all.insert(run.clone(), info);
-            }
-        }
-        drop(core);
+            false => live(&lock(&self.core).state),
+        };
         let wanted = all.into_values().filter(|run| query.wants(run));
         let mut wanted: Vec<_> = wanted.take(at_most(query.limit)).collect();
         self.show_holders(&mut wanted);

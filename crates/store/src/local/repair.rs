@@ -16,13 +16,15 @@ use std::sync::Arc;
 use dalsegno_log::{IoFailure, OpenError, RepairReport, repair_on};
 
 use super::folder::{self, Folder};
+use super::opening::texts_for_an_event;
 use super::options::Options;
 use super::{LocalStore, snapshots};
 use crate::error::StoreError;
-use crate::fields::{Fields, Value};
+use crate::fields::Fields;
 use crate::kind::Kind;
 use crate::local::verify::StoreReport;
 use crate::mailbox::Inbox;
+use crate::state::field;
 use crate::store::NewEvent;
 
 /// `StoreRepaired`: how many records were lost, and what was done, in words.
@@ -30,9 +32,6 @@ const LOST_RECORDS: u64 = 1;
 const ACTIONS: u64 = 2;
 /// A file that is set aside; larger than any that a store writes.
 const FILE_LIMIT_BYTES: u64 = 8 << 30;
-/// So many actions, and so many bytes of each, go into the event.
-const ACTIONS_RECORDED: usize = 100;
-const ACTION_CHARS: usize = 300;
 
 /// What a repair did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -133,13 +132,16 @@ impl Options {
 impl LocalStore {
     /// Writes into the store's own stream that it was repaired.
     fn record(&self, done: &StoreRepair) -> Result<(), StoreError> {
-        let actions = done.actions.iter().take(ACTIONS_RECORDED);
-        let actions = actions.map(|a| Value::Text(a.chars().take(ACTION_CHARS).collect()));
-        let fields = Fields::new()
-            .with(LOST_RECORDS, done.log.lost_records())
-            .with(ACTIONS, Value::List(actions.collect()));
-        let event = NewEvent::new(Kind::StoreRepaired).with_fields(fields);
-        self.inner.append_own(vec![event])?;
+        let lost = done.log.lost_records();
+        self.inner.append_own_at(|lsn, _| {
+            let mut fields = Fields::new()
+                .with(LOST_RECORDS, lost)
+                .with(ACTIONS, texts_for_an_event(&done.actions));
+            if lost > 0 {
+                fields = fields.with(field::REPAIRED_PIECES_FROM, lsn);
+            }
+            vec![NewEvent::new(Kind::StoreRepaired).with_fields(fields)]
+        })?;
         self.close()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! 1. If asked for, the runs are written into portable files.
 //! 2. `RunsRetired` names them. When it is durable, they are gone; everything behind this point is
-//!    about space only, and is taken up again after a crash, whenever it was interrupted.
+//!    about space only, and is taken up again by the next retention, wherever a crash interrupted it.
 //! 3. Payload pieces that nothing refers to any more are found.
 //! 4. Each sealed segment from before 2 is rewritten without all of these; its index first goes and
 //!    then is made again. Segments at the beginning of the log with nothing left in them are dropped.
@@ -33,10 +33,6 @@ use crate::rules::Rule;
 use crate::state::{State, field};
 use crate::store::NewEvent;
 
-/// So many runs are named in one event.
-const RUNS_PER_EVENT: usize = 200;
-/// So many events are in one append.
-const EVENTS_AT_ONCE: usize = 16;
 /// So many senders of letters are named in one event.
 const SENDERS_PER_EVENT: usize = 128;
 /// So many runs are in one portable file.
@@ -59,6 +55,8 @@ pub struct Retention {
 pub struct Retired {
     /// Runs that are gone.
     pub runs: Vec<StreamId>,
+    /// Runs that were to be archived and could not be read, with what is wrong. They stay.
+    pub left: Vec<(StreamId, String)>,
     /// Portable files that have them.
     pub archives: Vec<PathBuf>,
     /// The size of the log's segments before, without those written since.
@@ -85,19 +83,17 @@ impl Inner {
         let _one_at_a_time = lock(&self.retiring);
         let mut done = Retired::default();
         self.reclaim(&mut done)?;
-        let ended = self.ended_runs()?.into_values();
-        let old = ended.filter(|run| run.ended_us < retention.ended_before_us);
-        let runs: Vec<StreamId> = old.map(|run| run.run).collect();
-        if runs.is_empty() {
-            return Ok(done);
+        let (ended, ()) = self.ended_and(|_| ())?;
+        let old = ended
+            .into_values()
+            .filter(|run| run.ended_us < retention.ended_before_us);
+        let mut runs: Vec<StreamId> = old.map(|run| run.run).collect();
+        if retention.archive && !runs.is_empty() {
+            runs = self.archive(runs, &mut done)?;
         }
-        if retention.archive {
-            self.archive(&runs, &mut done)?;
-        }
-        for runs in runs.chunks(RUNS_PER_EVENT * EVENTS_AT_ONCE) {
+        for runs in by_bytes(&runs, self.options.own_event_bytes() / 2) {
             self.append_own_at(|lsn, state| {
-                let events = runs.chunks(RUNS_PER_EVENT);
-                let events = events.map(|runs| runs_retired(runs, lsn));
+                let events = [runs_retired(runs, lsn)].into_iter();
                 let mut letters = letters_taken(state);
                 if self.options.mutant.breaks(Rule::RepeatLetters) {
                     letters = letters_taken(&State::default());
@@ -110,7 +106,23 @@ impl Inner {
         Ok(done)
     }
 
-    fn archive(&self, runs: &[StreamId], done: &mut Retired) -> Result<(), StoreError> {
+    /// Writes runs into portable files; those that are in one now.
+    fn archive(
+        &self,
+        mut runs: Vec<StreamId>,
+        done: &mut Retired,
+    ) -> Result<Vec<StreamId>, StoreError> {
+        // One that has lost something since it ended must not keep the others from going.
+        runs.retain(|run| {
+            let only = Export::Streams(BTreeSet::from([run.clone()]));
+            let whole = match self.export(&only, std::io::sink()) {
+                Err(e @ StoreError::Damaged { .. }) => Err(e.to_string()),
+                _ => Ok(()),
+            };
+            done.left
+                .extend(whole.clone().err().map(|why| (run.clone(), why)));
+            whole.is_ok()
+        });
         let dir = self.folder.archive();
         let created = self.folder.fs.create_dir(&dir);
         created.map_err(|e| dalsegno_log::IoFailure::new("create", &dir, e))?;
@@ -121,7 +133,7 @@ impl Inner {
             self.export_file(&Export::Streams(runs), &path)?;
             done.archives.push(path);
         }
-        Ok(())
+        Ok(runs)
     }
 
     /// Frees the space of runs that are gone, if there are any.
@@ -187,6 +199,8 @@ impl Inner {
         let Some(first) = sealed.get(count).filter(|_| count > 0) else {
             return Ok(());
         };
+        // The keeper adds to the same list.
+        let _not_meanwhile = lock(&self.keeper.working);
         {
             let mut core = lock(&self.core);
             let left = core.sealed.iter().filter(|s| s.number >= first.number);
@@ -238,18 +252,33 @@ impl Inner {
             if !live.insert(hash) {
                 continue;
             }
-            let bytes = self.piece(&hash)?;
-            let children = payload::children(&bytes).map_err(|e| {
-                StoreError::damaged(
-                    format!("the payload piece {hash}"),
-                    "a piece",
-                    e.to_string(),
-                )
-            })?;
+            // One that a repair gave up has nothing below it that could be kept.
+            let Some(bytes) = self.find_piece(&hash)? else {
+                continue;
+            };
+            let children = payload::children(&bytes).unwrap_or_default();
             ahead.extend(children.into_iter().map(|child| child.hash));
         }
         Ok(())
     }
+}
+
+/// Runs in parts, each of which has at most so many bytes of names, or one run.
+fn by_bytes(runs: &[StreamId], limit: u64) -> Vec<&[StreamId]> {
+    let mut parts = Vec::new();
+    let mut rest = runs;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = rest.iter().take_while(|run| {
+            // The kind's word, and what CBOR needs.
+            bytes += run.name().len() as u64 + 16;
+            bytes <= limit
+        });
+        let (part, later) = rest.split_at(fits.count().max(1));
+        parts.push(part);
+        rest = later;
+    }
+    parts
 }
 
 fn runs_retired(runs: &[StreamId], lsn: u64) -> NewEvent {

@@ -24,6 +24,7 @@ use crate::payload::{self, Piece};
 use crate::portable::{
     About, FsReader, FsWriter, Holds, Item, PortableReader, PortableReport, PortableWriter, renamed,
 };
+use crate::state::COUNT_LIMIT;
 use crate::store::NewEvent;
 
 /// So many events are read at a time.
@@ -135,7 +136,7 @@ impl Inner {
         }
     }
 
-    fn export(&self, what: &Export, to: impl Write) -> Result<PortableReport, StoreError> {
+    pub fn export(&self, what: &Export, to: impl Write) -> Result<PortableReport, StoreError> {
         let (streams, holds) = match what {
             Export::Streams(streams) => {
                 let holds = Holds::Streams(streams.clone());
@@ -174,7 +175,7 @@ impl Inner {
         let mut next = 1;
         while next <= head.sequence {
             let left = usize::try_from(head.sequence - next + 1).unwrap_or(usize::MAX);
-            let page = self.read(stream, next, left.min(PAGE_EVENTS))?;
+            let page = self.looking_again(|| self.read(stream, next, left.min(PAGE_EVENTS)))?;
             if page.is_empty() {
                 let expected = format!("event {next}");
                 return Err(StoreError::damaged(stream.to_string(), expected, "none"));
@@ -202,7 +203,7 @@ impl Inner {
         if writer.has_piece(hash) {
             return Ok(());
         }
-        let bytes = self.piece(hash)?;
+        let bytes = self.looking_again(|| self.piece(hash))?;
         let damaged = |found: String| {
             StoreError::damaged(format!("the payload piece {hash}"), "a piece", found)
         };
@@ -289,6 +290,11 @@ impl Inner {
                 continue;
             };
             let stream = event.stream;
+            if event.clock >= COUNT_LIMIT / 2 {
+                // This store's clock would go on from there.
+                let why = format!("event {} has a clock of {}", event.sequence, event.clock);
+                return Err(refused(&stream, why));
+            }
             if !heads.contains_key(&stream) {
                 let here = self.head(rename.unwrap_or(&stream))?;
                 heads.insert(stream.clone(), here);
@@ -393,6 +399,13 @@ impl Inner {
             .with(HASH, want.head.hash.as_bytes().to_vec());
         let note = NewEvent::new(Kind::Imported).with_fields(fields);
         let mut core = lock(&self.core);
+        if core.state.retiring.contains(&want.to) {
+            let why = "it is being removed: finish that with retention, then import again";
+            return Err(refused(&want.to, why.into()));
+        }
+        if want.from == 0 && self.ended(&core, &want.to)?.is_some() {
+            return Err(refused(&want.to, "it was changed at the same time".into()));
+        }
         let here = core.state.streams.get(&want.to);
         if here.map_or(0, |stream| stream.head.sequence) != want.from {
             return Err(refused(&want.to, "it was changed at the same time".into()));
