@@ -37,7 +37,7 @@ pub mod field {
     pub const RUNS: u64 = 1;
     /// `RunsRetired`: payload pieces stored before this LSN must get no new references.
     pub const PIECES_FROM: u64 = 2;
-    /// `StoreRepaired`: the same as [`PIECES_FROM`], if records were lost.
+    /// `StoreRepaired`: the same as [`PIECES_FROM`], if the log was damaged.
     pub const REPAIRED_PIECES_FROM: u64 = 3;
     /// `RunsRetired`: the last letter taken from each sender, as lists of sender, number and clock.
     pub const LETTERS: u64 = 3;

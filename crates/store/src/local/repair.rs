@@ -1,11 +1,12 @@
 //! Repairing a store: explicit, and never more than is needed.
 //!
 //! 1. A marker that cannot be read is written again.
-//! 2. The log is repaired by its own rules: what is readable stays, the damaged files are kept.
+//! 2. If the log is damaged, that is noted in `aside/`. Then it is repaired by its own rules: what is
+//!    readable stays, the damaged files are kept.
 //! 3. Snapshots and indexes that do not fit what the log says now are put into `aside/`. If the log
-//!    has lost records, that is all snapshots. They follow from the log and are made again.
+//!    was damaged, that is all snapshots. They follow from the log and are made again.
 //! 4. Letters that cannot be read are set aside in their folder.
-//! 5. `StoreRepaired` says what was done, and what was lost.
+//! 5. `StoreRepaired` says what was done, and what was lost. When it is durable, the note goes.
 //!
 //! Invariants: nothing that is readable is given up; whatever is taken away is kept under another
 //! name; a repair that was interrupted is done by running it again; a sound store is not changed.
@@ -13,7 +14,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use dalsegno_log::{IoFailure, OpenError, RepairReport, repair_on};
+use dalsegno_log::{IoFailure, OpenError, RepairReport, repair_on, verify_on};
 
 use super::folder::{self, Folder};
 use super::opening::texts_for_an_event;
@@ -30,6 +31,8 @@ use crate::store::NewEvent;
 /// `StoreRepaired`: how many records were lost, and what was done, in words.
 const LOST_RECORDS: u64 = 1;
 const ACTIONS: u64 = 2;
+/// In `aside/`: that the log was damaged, until that is recorded in the store.
+const PENDING: &str = "damage-not-recorded.txt";
 /// A file that is set aside; larger than any that a store writes.
 const FILE_LIMIT_BYTES: u64 = 8 << 30;
 
@@ -55,6 +58,7 @@ impl Options {
     pub fn repair(&self, dir: impl AsRef<Path>) -> Result<StoreRepair, StoreError> {
         let mut done = StoreRepair::default();
         let folder = self.repair_marker(dir.as_ref(), &mut done)?;
+        let pending = self.note_damage(&folder)?;
         match repair_on(self.fs.as_ref(), &folder.log()) {
             Ok(log) => done.log = log,
             Err(OpenError::Missing { .. }) => {}
@@ -67,17 +71,45 @@ impl Options {
                 action.segment, action.damage
             ));
         }
-        if done.log.lost_records() > 0 {
+        if let Some(found) = &pending {
+            // Of a repair that was interrupted, nobody knows any more what it lost.
+            done.actions.push(format!("the log was damaged: {found}"));
             for info in snapshots::list(&folder)? {
                 set_aside(&folder, &folder.snapshots(), &info.file, &mut done)?;
             }
         }
         self.repair_caches(&folder, &mut done)?;
         if !done.actions.is_empty() {
-            self.existing_only_store(&folder)?.record(&done)?;
+            let store = self.existing_only_store(&folder)?;
+            store.record(&done, pending.is_some())?;
+        }
+        if pending.is_some() {
+            folder.remove(&folder.aside(), &[PENDING.to_owned()])?;
         }
         done.report = self.verify(&folder.dir)?;
         Ok(done)
+    }
+
+    /// Notes that the log is damaged, durably, before anything is done about it: if the repair is
+    /// interrupted when the log is sound again, the next one still has to record it.
+    fn note_damage(&self, folder: &Folder) -> Result<Option<String>, StoreError> {
+        let path = folder.aside().join(PENDING);
+        match folder.read(&path, FILE_LIMIT_BYTES) {
+            Ok(found) => return Ok(Some(String::from_utf8_lossy(&found).into_owned())),
+            Err(StoreError::Io(e)) if e.error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+        let damages = match verify_on(self.fs.as_ref(), &folder.log()) {
+            Ok(report) => report.damages,
+            Err(OpenError::Missing { .. }) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let Some(first) = damages.first() else {
+            return Ok(None);
+        };
+        let found = first.to_string();
+        folder.place(&folder.aside(), PENDING, found.as_bytes())?;
+        Ok(Some(found))
     }
 
     fn repair_marker(&self, dir: &Path, done: &mut StoreRepair) -> Result<Folder, StoreError> {
@@ -131,17 +163,18 @@ impl Options {
 
 impl LocalStore {
     /// Writes into the store's own stream that it was repaired.
-    fn record(&self, done: &StoreRepair) -> Result<(), StoreError> {
+    fn record(&self, done: &StoreRepair, log_was_damaged: bool) -> Result<(), StoreError> {
         let lost = done.log.lost_records();
-        self.inner.append_own_at(|lsn, _| {
+        let recorded = self.inner.append_own_at(|lsn, _| {
             let mut fields = Fields::new()
                 .with(LOST_RECORDS, lost)
                 .with(ACTIONS, texts_for_an_event(&done.actions));
-            if lost > 0 {
+            if log_was_damaged {
                 fields = fields.with(field::REPAIRED_PIECES_FROM, lsn);
             }
             vec![NewEvent::new(Kind::StoreRepaired).with_fields(fields)]
         })?;
+        self.inner.disk.log()?.wait_durable(recorded.position)?;
         self.close()
     }
 }
