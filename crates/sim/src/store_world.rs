@@ -1,11 +1,9 @@
 //! One simulated life of a store: work, faults, crashes and recoveries, all from one seed.
 //!
 //! The store runs without threads on a simulated disk and clock, so that a failing seed fails
-//! again, the same way, with a trace. Every opening is compared with the whole [history]; and so
+//! again, the same way, with a trace. Every opening is compared with the whole history; and so
 //! are openings of copies of the disk from which snapshots and indexes were taken away, or in
 //! which bits were flipped.
-//!
-//! [history]: self::history::History
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
