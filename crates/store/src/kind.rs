@@ -73,6 +73,10 @@ kinds! {
     AttentionRaised = 8, "attention-raised";
     /// A person did.
     AttentionCleared = 9, "attention-cleared";
+    /// The state of a run is written down, at the end of a turn or where its code says so.
+    CheckpointWritten = 10, "checkpoint-written";
+    /// A run was found unfinished when its store was opened, and this is what was known of it.
+    RunRecovered = 11, "run-recovered";
 
     /// A step is about to be done.
     StepIntended = 16, "step-intended";

@@ -81,24 +81,14 @@ impl Inner {
         Ok(all)
     }
 
-    /// One at a time uses the inbox, and only when all that the state knows is durable: a letter
-    /// is a leftover only then.
+    /// One at a time uses the inbox, and only if there is something in it, and when all that the
+    /// state knows is durable: a letter is a leftover only then.
     fn with_inbox(
         &self,
         using: impl FnOnce(&Inbox) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let log = self.disk.log()?;
         let mut inbox = lock(&self.letters.inbox);
-        let applied = {
-            let core = lock(&self.core);
-            if core.closed {
-                return Err(StoreError::Closed);
-            }
-            core.applied
-        };
-        if applied > 0 {
-            log.wait_durable(applied)?;
-        }
         let inbox = match &mut *inbox {
             Some(inbox) => inbox,
             none => {
@@ -106,6 +96,20 @@ impl Inner {
                 none.insert(Inbox::open(fs, &self.folder.mailbox())?)
             }
         };
+        let applied = {
+            let core = lock(&self.core);
+            if core.closed {
+                return Err(StoreError::Closed);
+            }
+            core.applied
+        };
+        // Who looks often must not pay for a sync each time.
+        if inbox.is_empty()? {
+            return Ok(());
+        }
+        if applied > 0 {
+            log.wait_durable(applied)?;
+        }
         using(inbox)
     }
 
@@ -199,10 +203,11 @@ fn check_kind(kind: &Kind) -> Result<(), String> {
         | Kind::CancelRequested
         | Kind::StepResolved
         | Kind::AttentionCleared
+        | Kind::BudgetSet
         | Kind::User(_) => Ok(()),
         _ => Err(
             "a letter can be a signal, an answer, a request to cancel, what became of a step, \
-                  the end of attention, or an event of your own kind"
+                  the end of attention, a budget, or an event of your own kind"
                 .into(),
         ),
     }

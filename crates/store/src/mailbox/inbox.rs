@@ -75,6 +75,14 @@ impl Inbox {
         })
     }
 
+    /// Whether nothing waits. Cheap, for who looks often.
+    ///
+    /// # Errors
+    /// The folder cannot be listed.
+    pub fn is_empty(&self) -> Result<bool, MailboxError> {
+        Ok(self.waiting()?.is_empty())
+    }
+
     /// What waits, each sender's letters together and in order: at most `limit` letters (and at
     /// least one), at most as many bad ones, and for each sender at most one that is held.
     ///

@@ -1,0 +1,404 @@
+//! Calls of models and tools.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dalsegno_store::NewPayload;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{CatchPanic, Ctx, Gate, Retry, encode};
+use crate::budget::Usage;
+use crate::effect::Effect;
+use crate::failure::{Certainty, Failure, FailureKind, Result};
+use crate::journal::Verdict;
+use crate::run::{Begun, Done, Doubt, Step, Ticket};
+use crate::runtime::BoxFuture;
+use crate::step::{StepId, StepKind};
+
+/// How long a probe may take if the step has no time limit of its own.
+const PROBE_LIMIT: Duration = Duration::from_secs(60);
+
+impl Ctx {
+    /// A call of a model: no effect outside, but an answer that is never the same twice, and costs.
+    ///
+    /// ```no_run
+    /// # async fn ask(_: &str) -> dalsegno::Result<String> { Ok(String::new()) }
+    /// # async fn agent(ctx: dalsegno::Ctx) -> dalsegno::Result<()> {
+    /// let prompt = "What is the capital of France?";
+    /// let answer: String = ctx.model("ask").input(&prompt).call(|call| async move {
+    ///     call.tokens(12, 5);
+    ///     ask(prompt).await
+    /// }).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn model(&self, name: &str) -> StepCall {
+        StepCall::new(self, StepKind::Model, Effect::ReadOnly, name)
+    }
+
+    /// A call of a tool. Unless something else is said it is [`Effect::Once`]: never sent twice.
+    ///
+    /// ```no_run
+    /// # async fn charge(_: u64, _key: &str) -> dalsegno::Result<String> { Ok(String::new()) }
+    /// # async fn agent(ctx: dalsegno::Ctx) -> dalsegno::Result<()> {
+    /// let receipt: String = ctx.tool("charge").idempotent().input(&4200)
+    ///     .call(|call| async move { charge(4200, call.key()).await })
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn tool(&self, name: &str) -> StepCall {
+        StepCall::new(self, StepKind::Tool, Effect::Once, name)
+    }
+}
+
+type ProbeFn = Box<dyn Fn(Call) -> BoxFuture<'static, Result<Probe<NewPayload>>> + Send + Sync>;
+
+/// A step in the making. [`StepCall::call`] makes it.
+#[must_use = "nothing happens before `call`"]
+pub struct StepCall {
+    ctx: Ctx,
+    kind: StepKind,
+    effect: Effect,
+    name: String,
+    input: Result<Option<NewPayload>>,
+    retry: Retry,
+    timeout: Option<Duration>,
+    probe: Option<ProbeFn>,
+    gate: Option<Gate>,
+}
+
+/// Whether something happened, as found out by asking the other side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe<T> {
+    /// It did, with this result.
+    Happened(T),
+    /// It did not, and will not: it may be sent.
+    DidNotHappen,
+    /// That cannot be said: a person has to look.
+    Unknown,
+}
+
+/// One execution of a step.
+#[derive(Clone, Debug)]
+pub struct Call {
+    key: Arc<str>,
+    attempt: u64,
+    usage: Arc<Mutex<Usage>>,
+}
+
+impl Call {
+    fn new(key: &str, attempt: u64) -> Call {
+        Call {
+            key: key.into(),
+            attempt,
+            usage: Arc::default(),
+        }
+    }
+
+    /// The idempotency key: the same on every attempt, process and machine. Give it to the other
+    /// side.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Which attempt this is, from 1.
+    pub fn attempt(&self) -> u64 {
+        self.attempt
+    }
+
+    /// Says how many tokens the model read and wrote.
+    pub fn tokens(&self, read: u64, written: u64) {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.tokens_in = usage.tokens_in.saturating_add(read);
+        usage.tokens_out = usage.tokens_out.saturating_add(written);
+    }
+
+    /// Says what it cost, in millionths.
+    pub fn cost_micros(&self, micros: u64) {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.cost_micros = usage.cost_micros.saturating_add(micros);
+    }
+
+    fn used(&self) -> Usage {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StepCall {
+    fn new(ctx: &Ctx, kind: StepKind, effect: Effect, name: &str) -> StepCall {
+        StepCall {
+            ctx: ctx.clone(),
+            kind,
+            effect,
+            name: name.to_owned(),
+            input: Ok(None),
+            retry: Retry::NEVER,
+            timeout: None,
+            probe: None,
+            gate: None,
+        }
+    }
+
+    /// What it does to the world outside.
+    pub fn effect(mut self, effect: Effect) -> StepCall {
+        self.effect = effect;
+        self
+    }
+
+    /// Nobody can notice it: it may run any number of times.
+    pub fn read_only(self) -> StepCall {
+        self.effect(Effect::ReadOnly)
+    }
+
+    /// The other side does it once for each [`Call::key`].
+    pub fn idempotent(self) -> StepCall {
+        self.effect(Effect::Idempotent)
+    }
+
+    /// It is never sent twice. If a crash leaves it in doubt, the [`StepCall::probe`] is asked, and
+    /// else a person.
+    pub fn once(self) -> StepCall {
+        self.effect(Effect::Once)
+    }
+
+    /// What goes in: recorded, and compared when the step is replayed.
+    pub fn input<I: Serialize + ?Sized>(mut self, input: &I) -> StepCall {
+        self.input = encode(input).map(Some);
+        self
+    }
+
+    /// How often it is tried. Only once unless this is said.
+    pub fn retry(mut self, retry: Retry) -> StepCall {
+        self.retry = retry;
+        self
+    }
+
+    /// How long one attempt may take.
+    pub fn timeout(mut self, limit: Duration) -> StepCall {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// How to find out whether it happened, by its key. It must not have an effect of its own.
+    pub fn probe<P, F, Fut>(mut self, probe: F) -> StepCall
+    where
+        P: Serialize,
+        F: Fn(Call) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Probe<P>>> + Send + 'static,
+    {
+        self.probe = Some(Box::new(move |call| {
+            let asked = probe(call);
+            Box::pin(async move {
+                Ok(match asked.await? {
+                    Probe::Happened(result) => Probe::Happened(encode(&result)?),
+                    Probe::DidNotHappen => Probe::DidNotHappen,
+                    Probe::Unknown => Probe::Unknown,
+                })
+            })
+        }));
+        self
+    }
+
+    /// It is done only when a person has approved exactly this call.
+    pub fn approval(mut self, gate: Gate) -> StepCall {
+        self.gate = Some(gate);
+        self
+    }
+
+    /// Makes the call. Its identity is fixed here, not when the future is polled.
+    ///
+    /// `code` runs only if the step has no outcome yet. It is called again if the step is tried
+    /// again.
+    pub fn call<T, F, Fut>(self, code: F) -> impl Future<Output = Result<T>> + Send
+    where
+        T: Serialize + DeserializeOwned + Send,
+        F: FnMut(Call) -> Fut + Send,
+        Fut: Future<Output = Result<T>> + Send,
+    {
+        let id = self.ctx.identify(&self.name);
+        async move {
+            let id = id?;
+            self.drive(id, code).await
+        }
+    }
+
+    async fn drive<T, F, Fut>(mut self, id: StepId, mut code: F) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned + Send,
+        F: FnMut(Call) -> Fut + Send,
+        Fut: Future<Output = Result<T>> + Send,
+    {
+        let ctx = self.ctx.clone();
+        let input = match std::mem::replace(&mut self.input, Ok(None)) {
+            Ok(input) => input,
+            Err(failure) => return Err(failure.at(id.as_str())),
+        };
+        let mut approval = None;
+        if let Some(gate) = self.gate.take()
+            && !ctx.run.is_begun(&id)
+        {
+            approval = ctx.pass(&gate, &id, &self.name, input.as_ref()).await?;
+        }
+        let mut step = Step::new(id.clone(), self.kind, self.effect);
+        step.input = input;
+        step.approval = approval;
+        step.in_plan = ctx.in_plan;
+        let mut begun = ctx.run.begin(step).await;
+        loop {
+            begun = match begun {
+                Err(stopped) => return ctx.frozen(stopped).await,
+                Ok(Begun::Recorded(outcome)) => return ctx.recorded(&id, outcome).await,
+                Ok(Begun::InDoubt(doubt)) => self.settle(doubt).await,
+                Ok(Begun::Execute(ticket)) => {
+                    let call = Call::new(&ticket.key, ticket.attempt);
+                    let result = self.execute(&call, code(call.clone())).await;
+                    let value = match result {
+                        Ok(value) => value,
+                        Err(failure) => match self.failed(ticket, failure.at(id.as_str())).await {
+                            Ok(again) => {
+                                begun = again;
+                                continue;
+                            }
+                            Err(failure) => return Err(failure),
+                        },
+                    };
+                    return self.succeeded(ticket, &call, value).await;
+                }
+            };
+        }
+    }
+
+    /// Runs the code, with its panics and its time under control.
+    async fn execute<T>(&self, call: &Call, code: impl Future<Output = Result<T>>) -> Result<T> {
+        let _ = call;
+        let code = CatchPanic::new(code);
+        let ended = match self.timeout {
+            None => code.await,
+            Some(limit) => {
+                let runtime = &self.ctx.run.runtime;
+                let until_us = runtime.now_us() + limit.as_micros() as u64;
+                match race(code, runtime.sleep_until(until_us)).await {
+                    Some(ended) => ended,
+                    None => {
+                        let why = format!("it took longer than {limit:?}");
+                        let kind = FailureKind::TimedOut;
+                        return Err(Failure::of(kind, Certainty::Unknown, why));
+                    }
+                }
+            }
+        };
+        ended.unwrap_or_else(|panic| {
+            let why = format!("its code panicked: {panic}");
+            Err(Failure::of(FailureKind::Panicked, Certainty::Unknown, why))
+        })
+    }
+
+    async fn succeeded<T: Serialize>(&self, ticket: Ticket, call: &Call, value: T) -> Result<T> {
+        let (done, failed) = match encode(&value) {
+            Ok(output) => {
+                let (output, usage) = (Some(output), call.used());
+                (Done::Succeeded { output, usage }, None)
+            }
+            Err(failure) => {
+                let failure = failure.at(ticket.step.id.as_str());
+                (Done::Failed(failure.clone()), Some(failure))
+            }
+        };
+        match self.ctx.run.finish(ticket, done).await {
+            Err(stopped) => self.ctx.frozen(stopped).await,
+            Ok(Err(failure)) => Err(failure),
+            Ok(Ok(())) => match failed {
+                Some(failure) => Err(failure),
+                None => Ok(value),
+            },
+        }
+    }
+
+    /// The code failed: what to do next, or the failure that the agent sees.
+    async fn failed(
+        &self,
+        mut ticket: Ticket,
+        failure: Failure,
+    ) -> Result<std::result::Result<Begun, crate::run::Stopped>> {
+        let run = &self.ctx.run;
+        // What the other side did, nobody knows. A `once` step must not guess.
+        if ticket.step.effect == Effect::Once && failure.certainty() == Certainty::Unknown {
+            let mut active = ticket.active.take();
+            if let Some(active) = active.take() {
+                active.end();
+            }
+            let doubt = Doubt {
+                attempt: ticket.attempt,
+                key: ticket.key,
+                begun_us: run.runtime.now_us(),
+                why: failure.message().to_owned(),
+                _active: Some(crate::run::Active::new(run)),
+                step: ticket.step,
+            };
+            return Ok(self.settle(doubt).await);
+        }
+        let wait = match failure.certainty() {
+            Certainty::Terminal => None,
+            _ => self.retry.wait(ticket.attempt, &ticket.key),
+        };
+        let Some(wait) = wait else {
+            return match run.finish(ticket, Done::Failed(failure.clone())).await {
+                Err(stopped) => Ok(Err(stopped)),
+                Ok(Err(failure)) => Err(failure),
+                Ok(Ok(())) => Err(failure),
+            };
+        };
+        let at_us = run.runtime.now_us() + (wait.as_micros() as u64).max(1);
+        let (step, attempt) = (ticket.step.clone(), ticket.attempt);
+        match run.finish(ticket, Done::FailedForNow(failure, at_us)).await {
+            Err(stopped) => return Ok(Err(stopped)),
+            Ok(Err(failure)) => return Err(failure),
+            Ok(Ok(())) => self.ctx.host.timer_set(at_us),
+        }
+        if let Err(stopped) = run.wait_for_retry(&step, at_us).await {
+            return Ok(Err(stopped));
+        }
+        Ok(run.intend(step, attempt + 1).await)
+    }
+
+    /// Finds out whether a step in doubt happened: by its probe, or by a person.
+    async fn settle(&self, mut doubt: Doubt) -> std::result::Result<Begun, crate::run::Stopped> {
+        let run = &self.ctx.run;
+        let Some(probe) = &self.probe else {
+            return Err(run.escalate(&doubt));
+        };
+        let call = Call::new(&doubt.key, doubt.attempt);
+        let until_us = self.timeout.unwrap_or(PROBE_LIMIT).as_micros() as u64;
+        let sleep = run.runtime.sleep_until(run.runtime.now_us() + until_us);
+        let asked = race(CatchPanic::new(probe(call)), sleep).await;
+        let (verdict, output) = match asked {
+            Some(Ok(Ok(Probe::Happened(result)))) => (Verdict::Happened, Some(result)),
+            Some(Ok(Ok(Probe::DidNotHappen))) => (Verdict::DidNotHappen, None),
+            unclear => {
+                let probe = match unclear {
+                    Some(Ok(Ok(_))) => "the probe cannot tell".to_owned(),
+                    Some(Ok(Err(failure))) => format!("the probe failed: {}", failure.message()),
+                    Some(Err(panic)) => format!("the probe panicked: {panic}"),
+                    None => "the probe took too long".to_owned(),
+                };
+                doubt.why = format!("{}; {probe}", doubt.why);
+                return Err(run.escalate(&doubt));
+            }
+        };
+        run.resolve(doubt, verdict, output, "probe").await
+    }
+}
+
+/// What the first one gives, unless the second is faster.
+async fn race<T>(first: impl Future<Output = T>, mut second: BoxFuture<'static, ()>) -> Option<T> {
+    let mut first = std::pin::pin!(first);
+    std::future::poll_fn(|context| {
+        use std::task::Poll;
+        if let Poll::Ready(value) = first.as_mut().poll(context) {
+            return Poll::Ready(Some(value));
+        }
+        second.as_mut().poll(context).map(|()| None)
+    })
+    .await
+}

@@ -1,0 +1,175 @@
+//! Runs that a run starts.
+//!
+//! Invariants: the child and the step that started it are recorded in one append, and so are the
+//! child's end and the step's outcome. So there is never a child without a parent that knows it,
+//! nor a result that got lost on its way.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+
+use dalsegno_store::{Append, Fields, Kind, NewEvent, NewPayload, StreamId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Ctx, encode, misuse};
+use crate::effect::Effect;
+use crate::failure::Result;
+use crate::record;
+use crate::run::{NotRecorded, Wait};
+use crate::runtime::BoxFuture;
+use crate::step::{StepId, StepKind};
+
+/// The longest name of a run, in bytes; the store's limit.
+const NAME_LIMIT_BYTES: usize = dalsegno_store::NAME_LIMIT_BYTES;
+
+/// A run to be started by this one; [`Ctx::child`] makes it.
+#[must_use = "it is not started before it is awaited"]
+pub struct ChildRun<T> {
+    ctx: Ctx,
+    id: Result<StepId>,
+    agent: String,
+    name: Option<String>,
+    input: Result<NewPayload>,
+    result: PhantomData<fn() -> T>,
+}
+
+impl Ctx {
+    /// Starts a run of another agent and waits for its result. While it waits, this run costs
+    /// nothing.
+    ///
+    /// ```no_run
+    /// # async fn agent(ctx: dalsegno::Ctx) -> dalsegno::Result<()> {
+    /// let summary: String = ctx.child("summarise", &"a long text").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn child<T, I>(&self, agent: &str, input: &I) -> ChildRun<T>
+    where
+        T: DeserializeOwned + Send,
+        I: Serialize + ?Sized,
+    {
+        ChildRun {
+            ctx: self.clone(),
+            id: self.identify(agent),
+            agent: agent.to_owned(),
+            name: None,
+            input: encode(input),
+            result: PhantomData,
+        }
+    }
+}
+
+impl<T: DeserializeOwned + Send> ChildRun<T> {
+    /// Under a name of the caller's, instead of one made from this run's and the step's.
+    pub fn named(mut self, name: &str) -> ChildRun<T> {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    async fn wait(self) -> Result<T> {
+        let (ctx, id) = (self.ctx.clone(), self.id.clone()?);
+        ctx.expect_kind(&id, StepKind::Child).await;
+        if let Some(outcome) = ctx.outcome(&id) {
+            return ctx.recorded(&id, outcome).await;
+        }
+        let known = ctx.run.state().journal.steps.contains_key(&id);
+        if !known {
+            ctx.run.replayed(format!("child {id}")).await;
+            self.start(&ctx, &id).await?;
+        }
+        let wait = Wait {
+            what: format!("child {id}"),
+            due_us: None,
+        };
+        let outcome = ctx.run.until(wait, |state| {
+            let step = state.journal.steps.get(&id);
+            step.and_then(|step| step.outcome.clone())
+        });
+        let outcome = outcome.await;
+        ctx.recorded(&id, outcome).await
+    }
+
+    async fn start(&self, ctx: &Ctx, id: &StepId) -> Result<()> {
+        let Some(is_loop) = ctx.host.is_loop(&self.agent) else {
+            let why = format!("there is no agent {:?} here: register it", self.agent);
+            return Err(misuse(why).at(id.as_str()));
+        };
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => child_name(ctx.run_id(), id),
+        };
+        let child = StreamId::run(&name).map_err(|e| misuse(e.to_string()))?;
+        let mut fields = Fields::new()
+            .with(record::created::AGENT, self.agent.as_str())
+            .with(record::created::PARENT, ctx.run.id().to_string())
+            .with(record::created::PARENT_STEP, id.as_str());
+        if is_loop {
+            fields = fields.with(record::created::LOOP, 1);
+        }
+        for (key, limit) in ctx.what_is_left() {
+            fields = fields.with(key, limit);
+        }
+        let input = self.input.clone()?;
+        let created = NewEvent::new(Kind::RunCreated).with_fields(fields);
+        let created = created.with_input(input.clone());
+        let create = Append::to(child.clone(), vec![created]).expecting(0);
+        let intent = record::intended(id, StepKind::Child, Effect::ReadOnly, 1, Some(input));
+        let mut intent = intent;
+        intent.fields = intent.fields.with(record::step::CHILD, child.to_string());
+        match ctx.run.send(vec![intent], create).await {
+            Ok(()) => {}
+            Err(NotRecorded::Stopped(stopped)) => return ctx.frozen(stopped).await,
+            Err(NotRecorded::Refused(why)) => {
+                let failure = misuse(format!("{child} was not started: {why}")).at(id.as_str());
+                let event = record::failed(id, StepKind::Child, &failure, None);
+                ctx.record(id, vec![event]).await?;
+                return Err(failure);
+            }
+        }
+        ctx.committed().await;
+        ctx.host.recorded_for(&child);
+        Ok(())
+    }
+}
+
+impl Ctx {
+    /// What a child may use: what is left of the run's own budget.
+    fn what_is_left(&self) -> Vec<(u64, u64)> {
+        let state = self.run.state();
+        let (budget, usage) = (&state.journal.budget, &state.journal.usage);
+        let spent_us = self.run.runtime.now_us();
+        let spent_us = spent_us.saturating_sub(state.journal.created.time_us);
+        let limits = [
+            (record::created::STEPS, budget.steps, usage.steps),
+            (record::created::TOKENS, budget.tokens, usage.tokens()),
+            (record::created::COST, budget.cost_micros, usage.cost_micros),
+            (record::created::WALL, budget.wall_us(), spent_us),
+        ];
+        let left = limits.into_iter();
+        left.filter_map(|(key, limit, used)| limit.map(|limit| (key, limit.saturating_sub(used))))
+            .collect()
+    }
+}
+
+/// A child's name: the parent's and the step's, or a hash of them if that is too long.
+fn child_name(parent: &str, id: &StepId) -> String {
+    let path = id.as_str().replace('/', ".").replace('#', "-");
+    let name = format!("{parent}.{path}");
+    if name.len() <= NAME_LIMIT_BYTES {
+        return name;
+    }
+    let hash = blake3::hash(name.as_bytes()).to_hex();
+    let mut end = NAME_LIMIT_BYTES - 33;
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}.{}", &name[..end], &hash.as_str()[..32])
+}
+
+impl<T: DeserializeOwned + Send + 'static> IntoFuture for ChildRun<T> {
+    type Output = Result<T>;
+    type IntoFuture = BoxFuture<'static, Result<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.wait())
+    }
+}

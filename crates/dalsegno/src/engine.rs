@@ -1,0 +1,237 @@
+//! The process that executes runs: which are in memory, which wait, and who is told of what.
+//!
+//! ```text
+//! start, signal, approve … ─► recorded ─► launch ─► drive (engine/drive.rs)
+//! dispatcher: timers due, letters   ─► recorded ─► launch            (engine/dispatch.rs)
+//! drive: lease ─► journal ─► the agent's code ─► ended, waiting or in attention
+//! ```
+//!
+//! Invariants: a run is driven by at most one task; what comes for a run while it is being driven
+//! reaches it, or it is driven again; a run that waits has no task and nothing in memory.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use dalsegno_store::{LocalStore, Store, StreamId};
+
+use crate::agent::Agent;
+use crate::bell::Bell;
+use crate::ctx::Host;
+use crate::run::{Run, Settings, Stopped};
+use crate::runtime::Runtime;
+use crate::syncer::Syncer;
+
+mod builder;
+mod control;
+mod dispatch;
+mod drive;
+mod ending;
+mod handle;
+mod start;
+
+pub use builder::Builder;
+pub use handle::{Dalsegno, RunHandle};
+
+pub(crate) struct Engine {
+    pub store: Arc<dyn Store>,
+    /// To be closed, if this process has opened it.
+    pub local: Option<LocalStore>,
+    pub runtime: Arc<dyn Runtime>,
+    pub settings: Settings,
+    pub syncer: Arc<Syncer>,
+    pub agents: HashMap<String, Arc<dyn Agent>>,
+    /// This opening of the store.
+    pub session: String,
+    pub limits: EngineLimits,
+    hub: Mutex<Hub>,
+    /// Rung when the dispatcher has something to look at.
+    dispatch: Bell,
+    me: Weak<Engine>,
+}
+
+/// How many, how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EngineLimits {
+    /// Runs in memory at a time; others wait their turn.
+    pub running: usize,
+    /// How often other processes' letters are looked for; never if `None`.
+    pub mailbox_every: Option<Duration>,
+    /// A run that waits for less than this stays in memory.
+    pub stay: Duration,
+    /// How long a lease is held without being renewed.
+    pub lease: Duration,
+}
+
+impl Default for EngineLimits {
+    fn default() -> EngineLimits {
+        EngineLimits {
+            running: 1024,
+            mailbox_every: Some(Duration::from_millis(50)),
+            stay: Duration::from_secs(1),
+            lease: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Who is where.
+#[derive(Default)]
+struct Hub {
+    /// Runs that have a task.
+    resident: HashMap<StreamId, Resident>,
+    /// Runs that wait for a place.
+    queue: VecDeque<StreamId>,
+    /// Who waits for a run to end.
+    ends: HashMap<StreamId, Arc<Bell>>,
+    /// Why a run that could go on does not.
+    not_moving: HashMap<StreamId, String>,
+    /// The next time at which the dispatcher looks at timers anyway.
+    looks_at_us: u64,
+    closing: bool,
+}
+
+/// A run that has a task.
+#[derive(Default)]
+struct Resident {
+    run: Option<Arc<Run>>,
+    /// Something has come since it was loaded.
+    again: bool,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    fn hub(&self) -> MutexGuard<'_, Hub> {
+        self.hub.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something has come for a run: it is told if it is in memory, and driven if it is not.
+    pub fn launch(&self, run: &StreamId) {
+        let mut hub = self.hub();
+        if hub.closing {
+            return;
+        }
+        if let Some(resident) = hub.resident.get_mut(run) {
+            resident.again = true;
+            if let Some(run) = &resident.run {
+                run.arrived();
+            }
+            return;
+        }
+        hub.not_moving.remove(run);
+        if hub.resident.len() >= self.limits.running {
+            hub.queue.push_back(run.clone());
+            return;
+        }
+        hub.resident.insert(run.clone(), Resident::default());
+        drop(hub);
+        self.spawn_drive(run.clone());
+    }
+
+    fn spawn_drive(&self, run: StreamId) {
+        let Some(me) = self.me.upgrade() else { return };
+        let runtime = Arc::clone(&self.runtime);
+        runtime.spawn(Box::pin(async move { me.drive(run).await }));
+    }
+
+    /// A run's task is about to end. Whether it has to go on after all.
+    fn leave(&self, run: &StreamId) -> bool {
+        let mut hub = self.hub();
+        if let Some(resident) = hub.resident.get_mut(run) {
+            resident.run = None;
+            if resident.again && !hub.closing {
+                if let Some(resident) = hub.resident.get_mut(run) {
+                    resident.again = false;
+                }
+                return true;
+            }
+        }
+        hub.resident.remove(run);
+        let mut next = None;
+        while hub.resident.len() < self.limits.running && !hub.closing {
+            next = hub.queue.pop_front();
+            match &next {
+                Some(waiting) if hub.resident.contains_key(waiting) => {}
+                Some(waiting) => {
+                    hub.resident.insert(waiting.clone(), Resident::default());
+                    break;
+                }
+                None => break,
+            }
+        }
+        let empty = hub.resident.is_empty();
+        drop(hub);
+        if let Some(next) = next {
+            self.spawn_drive(next);
+        }
+        if empty {
+            self.dispatch.ring();
+        }
+        false
+    }
+
+    /// Why a run that could go on does not.
+    fn does_not_move(&self, run: &StreamId, why: String) {
+        self.hub().not_moving.insert(run.clone(), why);
+    }
+
+    /// The bell that rings when a run ends or needs a person.
+    fn end_bell(&self, run: &StreamId) -> Arc<Bell> {
+        let mut hub = self.hub();
+        Arc::clone(hub.ends.entry(run.clone()).or_default())
+    }
+
+    fn ring_end(&self, run: &StreamId) {
+        let bell = self.hub().ends.remove(run);
+        if let Some(bell) = bell {
+            bell.ring();
+        }
+    }
+
+    /// No more runs are started, and those in memory stop at their next step.
+    fn stop_all(&self) {
+        let mut hub = self.hub();
+        hub.closing = true;
+        hub.queue.clear();
+        let runs: Vec<_> = hub
+            .resident
+            .values()
+            .filter_map(|r| r.run.clone())
+            .collect();
+        let bells: Vec<_> = hub.ends.drain().map(|(_, bell)| bell).collect();
+        drop(hub);
+        for run in runs {
+            run.stop(Stopped::Closing);
+        }
+        bells.iter().for_each(|bell| bell.ring());
+        self.dispatch.ring();
+    }
+
+    fn is_closing(&self) -> bool {
+        self.hub().closing
+    }
+}
+
+impl Host for Engine {
+    fn timer_set(&self, due_us: u64) {
+        let sooner = due_us < self.hub().looks_at_us;
+        if sooner {
+            self.dispatch.ring();
+        }
+    }
+
+    fn recorded_for(&self, run: &StreamId) {
+        self.launch(run);
+    }
+
+    fn is_loop(&self, agent: &str) -> Option<bool> {
+        self.agents.get(agent).map(|agent| agent.is_loop())
+    }
+}

@@ -1,0 +1,186 @@
+//! How a store is opened together with its agents.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dalsegno_store::{LocalStore, Store};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Dalsegno, Engine, EngineLimits, Hub, dispatch};
+use crate::agent::{Agent, Function, Loop, Turn};
+use crate::bell::Bell;
+use crate::ctx::Ctx;
+use crate::effect::{Durability, Granularity};
+use crate::error::Error;
+use crate::failure::Result as StepResult;
+use crate::run::Settings;
+use crate::runtime::{Runtime, Tokio};
+use crate::syncer::Syncer;
+
+/// Agents and settings, before the store is opened.
+#[must_use = "nothing happens before `open`"]
+pub struct Builder {
+    agents: HashMap<String, Arc<dyn Agent>>,
+    settings: Settings,
+    limits: EngineLimits,
+    runtime: Option<Arc<dyn Runtime>>,
+    options: dalsegno_store::Options,
+    session: Option<String>,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder::new()
+    }
+}
+
+impl Builder {
+    /// No agents, and the defaults: outcomes of reads and model calls are on disk after at most
+    /// 20 ms, each tool call is recorded.
+    pub fn new() -> Builder {
+        Builder {
+            agents: HashMap::new(),
+            settings: Settings::default(),
+            limits: EngineLimits::default(),
+            runtime: None,
+            options: dalsegno_store::Options::new(),
+            session: None,
+        }
+    }
+
+    /// An agent that is an async function of a [`Ctx`] and its input.
+    pub fn agent<F, I, O, Fut>(mut self, name: &str, code: F) -> Builder
+    where
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = StepResult<O>> + Send + 'static,
+        I: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+    {
+        let agent: Arc<dyn Agent> = Arc::new(Function::new(code));
+        self.agents.insert(name.to_owned(), agent);
+        self
+    }
+
+    /// An agent that is a loop: `begin` makes the first state of the input, and `turn` is called
+    /// with the state until it says [`Turn::Done`]. The state is written down after every turn, so
+    /// that a run of a million turns is recovered from its last one.
+    pub fn loop_agent<B, F, I, S, O, Fut>(mut self, name: &str, begin: B, turn: F) -> Builder
+    where
+        B: Fn(I) -> S + Send + Sync + 'static,
+        F: Fn(Ctx, S) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = StepResult<Turn<S, O>>> + Send + 'static,
+        I: DeserializeOwned + 'static,
+        S: Serialize + DeserializeOwned + Send + Sync + 'static,
+        O: Serialize + Send + 'static,
+    {
+        let agent: Arc<dyn Agent> = Arc::new(Loop::new(begin, turn));
+        self.agents.insert(name.to_owned(), agent);
+        self
+    }
+
+    /// How much a crash of the machine may take.
+    pub fn durability(mut self, durability: Durability) -> Builder {
+        self.settings.durability = durability;
+        self
+    }
+
+    /// Which outcomes are written down, and when.
+    pub fn granularity(mut self, granularity: Granularity) -> Builder {
+        self.settings.granularity = granularity;
+        self
+    }
+
+    /// How many runs may be in memory at a time.
+    pub fn max_running(mut self, runs: usize) -> Builder {
+        self.limits.running = runs.max(1);
+        self
+    }
+
+    /// A run that waits for less than this stays in memory.
+    pub fn stay_in_memory(mut self, time: Duration) -> Builder {
+        self.limits.stay = time;
+        self
+    }
+
+    /// How the local store is opened: limits, segment sizes, file system.
+    pub fn store_options(mut self, options: dalsegno_store::Options) -> Builder {
+        self.options = options;
+        self
+    }
+
+    /// A name for this process, shown where its work is.
+    pub fn session(mut self, name: &str) -> Builder {
+        self.session = Some(name.to_owned());
+        self
+    }
+
+    /// Another runtime than tokio's.
+    pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Builder {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Does not look for letters of other processes. For tests with a time of their own.
+    pub fn without_mailbox(mut self) -> Builder {
+        self.limits.mailbox_every = None;
+        self
+    }
+
+    /// Opens the store in a folder, or makes it, and takes up every run that was not finished.
+    ///
+    /// # Errors
+    /// The store cannot be opened, or there is no runtime.
+    pub async fn open(self, dir: impl AsRef<Path>) -> Result<Dalsegno, Error> {
+        let local = self.options.open(dir)?;
+        let store: Arc<dyn Store> = Arc::new(local.clone());
+        self.open_with(store, Some(local)).await
+    }
+
+    /// The same on a store that is open.
+    ///
+    /// # Errors
+    /// There is no runtime, or the store cannot be read.
+    pub async fn open_store(self, store: Arc<dyn Store>) -> Result<Dalsegno, Error> {
+        self.open_with(store, None).await
+    }
+
+    async fn open_with(
+        self,
+        store: Arc<dyn Store>,
+        local: Option<LocalStore>,
+    ) -> Result<Dalsegno, Error> {
+        let runtime: Arc<dyn Runtime> = match self.runtime {
+            Some(runtime) => runtime,
+            None => Arc::new(Tokio::current().ok_or(Error::NoRuntime)?),
+        };
+        let bound = match self.settings.durability {
+            Durability::Strict => None,
+            Durability::Bounded(bound) => Some(bound),
+        };
+        let syncer = Syncer::new(Arc::clone(&store), Arc::clone(&runtime), bound);
+        let session = self
+            .session
+            .unwrap_or_else(|| format!("{}-{:08x}", std::process::id(), runtime.random() as u32));
+        let engine = Arc::new_cyclic(|me| Engine {
+            store,
+            local,
+            runtime,
+            settings: self.settings,
+            syncer,
+            agents: self.agents,
+            session,
+            limits: self.limits,
+            hub: Mutex::new(Hub::default()),
+            dispatch: Bell::default(),
+            me: me.clone(),
+        });
+        engine.take_up().await?;
+        let dispatcher = dispatch::dispatch(Arc::downgrade(&engine));
+        engine.runtime.spawn(Box::pin(dispatcher));
+        Ok(Dalsegno { engine })
+    }
+}

@@ -1,0 +1,124 @@
+//! The dispatcher: fires timers, takes up letters, renews leases.
+//!
+//! Invariant: a timer is fired by recording that it has; who waits for it hears of that like of any
+//! other event. Leases are renewed here, so that no step can be too long for one.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use dalsegno_store::{Append, StoreError, StreamId};
+
+use super::Engine;
+use crate::record;
+
+/// Timers fired at once.
+const AT_ONCE: usize = 256;
+/// Without any timer the dispatcher looks again after so long.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Runs until the engine is gone or closes.
+pub(crate) async fn dispatch(engine: Weak<Engine>) {
+    let mut renewed_us = 0;
+    loop {
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
+        if engine.is_closing() {
+            return;
+        }
+        let rung = engine.dispatch.count();
+        let now_us = engine.runtime.now_us();
+        let next_us = engine.fire_timers(now_us).await;
+        engine.take_letters().await;
+        let renew_every = engine.limits.lease.as_micros() as u64 / 3;
+        if now_us >= renewed_us + renew_every {
+            renewed_us = now_us;
+            engine.renew_leases().await;
+        }
+        let mut until_us = next_us.min(now_us + LONGEST.as_micros() as u64);
+        if let Some(every) = engine.limits.mailbox_every {
+            until_us = until_us.min(now_us + every.as_micros() as u64);
+        }
+        if engine.has_residents() {
+            until_us = until_us.min(renewed_us + renew_every);
+        }
+        let until_us = until_us.max(now_us + 1);
+        engine.hub().looks_at_us = until_us;
+        let mut sleep = engine.runtime.sleep_until(until_us);
+        let mut rings = engine.dispatch.after(rung);
+        std::future::poll_fn(|context| {
+            use std::future::Future;
+            use std::task::Poll;
+            match std::pin::Pin::new(&mut rings).poll(context) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => sleep.as_mut().poll(context),
+            }
+        })
+        .await;
+    }
+}
+
+impl Engine {
+    /// Fires all timers that are due; when the next one is.
+    async fn fire_timers(&self, now_us: u64) -> u64 {
+        loop {
+            let due = match self.store.timers_due(now_us, AT_ONCE).await {
+                Ok(due) => due,
+                Err(_) => return u64::MAX,
+            };
+            let full = due.len() == AT_ONCE;
+            for timer in due {
+                let fired = vec![record::timer_fired(&timer.id)];
+                let append = Append::to(timer.run.clone(), fired);
+                match self.store.append(vec![append]).await {
+                    Ok(appended) => {
+                        self.syncer.appended(appended.position);
+                        self.launch(&timer.run);
+                    }
+                    // The run has ended meanwhile, or nothing can be recorded: then whoever has
+                    // the run hears of it.
+                    Err(StoreError::Ended { .. }) => {}
+                    Err(_) => return now_us + 1_000_000,
+                }
+            }
+            if !full {
+                let next = self.store.next_timer_us().await;
+                return next.ok().flatten().unwrap_or(u64::MAX);
+            }
+        }
+    }
+
+    /// Takes up what other processes said.
+    async fn take_letters(&self) {
+        if self.limits.mailbox_every.is_none() {
+            return;
+        }
+        // If it fails, letters stay where they are.
+        if let Ok(taken) = self.store.take_letters().await {
+            for (_, event) in taken.taken {
+                self.launch(&event.stream);
+            }
+        }
+    }
+
+    fn has_residents(&self) -> bool {
+        !self.hub().resident.is_empty()
+    }
+
+    async fn renew_leases(&self) {
+        let held: Vec<(StreamId, u64)> = {
+            let hub = self.hub();
+            let runs = hub
+                .resident
+                .values()
+                .filter_map(|resident| resident.run.as_ref());
+            runs.filter_map(|run| Some((run.id.clone(), run.token?)))
+                .collect()
+        };
+        let for_us = self.limits.lease.as_micros() as u64;
+        for (run, token) in held {
+            // Who has lost it is told at the next append.
+            drop(self.store.renew_lease(&run, token, for_us).await);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Drives one run: takes it, loads it, polls its code, and writes down what came of that.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::task::Poll;
+
+use dalsegno_store::{Fields, Kind, NewEvent, NewPayload, Status, StoreError, StreamId};
+
+use super::Engine;
+use crate::attention::{Attention, AttentionKind};
+use crate::ctx::{CatchPanic, Ctx, Host};
+use crate::failure::Result;
+use crate::journal::{self, Journal, bytes_of};
+use crate::record;
+use crate::run::{Idle, NotRecorded, Run, Stopped};
+use crate::step::StepKind;
+
+/// Why the code was left.
+pub(super) enum Left {
+    /// It returned.
+    Returned(Result<NewPayload>),
+    /// It panicked.
+    Panicked(String),
+    /// It can do nothing until something comes.
+    Waiting,
+    /// It waits, and has not come to everything that is recorded.
+    Astray,
+    /// The run does not go on here.
+    Stopped(Stopped),
+    /// Something has come for the run.
+    Arrived,
+}
+
+impl Engine {
+    /// Drives a run until it has ended, waits or needs a person, and nothing more has come for it.
+    pub(super) async fn drive(self: Arc<Self>, id: StreamId) {
+        loop {
+            if let Err(why) = self.drive_once(&id).await {
+                self.does_not_move(&id, why);
+                self.ring_end(&id);
+            }
+            if !self.leave(&id) {
+                return;
+            }
+        }
+    }
+
+    /// Drives a run once. An error says why it does not move.
+    async fn drive_once(self: &Arc<Self>, id: &StreamId) -> Result<(), String> {
+        let for_us = self.limits.lease.as_micros() as u64;
+        let lease = match self.store.take_lease(id, &self.session, for_us).await {
+            Ok(lease) => lease,
+            Err(StoreError::Ended { .. }) => {
+                self.ring_end(id);
+                return Ok(());
+            }
+            Err(e) => return Err(e.to_string()),
+        };
+        let loaded = journal::load(&*self.store, id, None).await;
+        let journal = loaded.map_err(|e| e.to_string())?;
+        let goes_on = journal.attention.is_none() || journal.answered;
+        let agent = self.agents.get(&journal.created.agent).cloned();
+        let (Some(agent), true) = (agent, goes_on) else {
+            let why = match &journal.attention {
+                Some(attention) if !goes_on => attention.reason.clone(),
+                _ => format!(
+                    "its agent {:?} is not registered in this process",
+                    journal.created.agent
+                ),
+            };
+            let released = self.store.release_lease(id, lease.token).await;
+            return Err(released.err().map_or(why, |e| e.to_string()));
+        };
+        let input = match &journal.created.input {
+            Some(payload) => bytes_of(&*self.store, payload).await,
+            None => Ok(b"null".to_vec()),
+        };
+        let input = input.map_err(|e| e.to_string())?;
+        let started = self.started(&journal);
+        let run = Arc::new(Run::new(
+            id.clone(),
+            Arc::clone(&self.store),
+            Arc::clone(&self.runtime),
+            self.settings,
+            Some(lease.token),
+            Arc::clone(&self.syncer),
+            journal,
+        ));
+        self.now_resident(id, &run);
+        let left = match self.may_start(&run, started).await {
+            Err(stopped) => Left::Stopped(stopped),
+            Ok(()) => {
+                let host: Arc<dyn Host> = Arc::clone(self) as Arc<dyn Host>;
+                let ctx = Ctx::new(Arc::clone(&run), host);
+                poll_code(self, &run, || agent.run(ctx, input)).await
+            }
+        };
+        self.end(&run, left).await
+    }
+
+    fn now_resident(&self, id: &StreamId, run: &Arc<Run>) {
+        let mut hub = self.hub();
+        let closing = hub.closing;
+        if let Some(resident) = hub.resident.get_mut(id) {
+            resident.run = Some(Arc::clone(run));
+            // What came before has been read.
+            resident.again = false;
+        }
+        drop(hub);
+        if closing {
+            run.stop(Stopped::Closing);
+        }
+    }
+
+    /// Records that the run is being executed, unless it is not to be.
+    async fn may_start(&self, run: &Arc<Run>, started: Vec<NewEvent>) -> Result<(), Stopped> {
+        // Something may have come between reading the journal and being told of arrivals.
+        run.catch_up().await?;
+        let (fail, cancel) = {
+            let state = run.state();
+            (state.journal.fail.clone(), state.journal.cancel.clone())
+        };
+        if let Some(why) = fail {
+            return Err(run.stop(Stopped::Failed(why)));
+        }
+        if let Some(why) = cancel {
+            return Err(run.stop(Stopped::Cancelled(why)));
+        }
+        match run.record(started).await {
+            Ok(_) => Ok(()),
+            Err(NotRecorded::Stopped(stopped)) => Err(stopped),
+            Err(NotRecorded::Refused(why)) => Err(run.stop(Stopped::Store(why))),
+        }
+    }
+
+    /// The events that begin an execution.
+    fn started(&self, journal: &Journal) -> Vec<NewEvent> {
+        let mut events = Vec::new();
+        if journal.attention.is_some() {
+            events.push(NewEvent::new(Kind::AttentionCleared));
+        }
+        let mut fields = Fields::new()
+            .with(record::started::WORKER, self.session.as_str())
+            .with(record::started::SESSION, self.session.as_str());
+        if journal.status == Status::Running {
+            fields = fields.with(record::started::RECOVERED, 1);
+            let done = journal.steps.values().filter(|step| step.outcome.is_some());
+            let mut saved = (0, crate::budget::Usage::default());
+            let mut replayed = 0;
+            for step in done {
+                replayed += 1;
+                if step.kind == StepKind::Model {
+                    saved.0 += 1;
+                    saved.1.add(&step.usage);
+                }
+            }
+            for (key, number) in [
+                (record::started::SAVED_CALLS, saved.0),
+                (record::started::SAVED_TOKENS, saved.1.tokens()),
+                (record::started::SAVED_COST, saved.1.cost_micros),
+                (record::started::REPLAYED, replayed),
+            ] {
+                if number > 0 {
+                    fields = fields.with(key, number);
+                }
+            }
+        }
+        events.push(NewEvent::new(Kind::RunStarted).with_fields(fields));
+        events
+    }
+}
+
+/// Polls the code of a run until it can be left.
+pub(super) async fn poll_code<F>(engine: &Engine, run: &Arc<Run>, begin: impl FnOnce() -> F) -> Left
+where
+    F: Future<Output = Result<NewPayload>>,
+{
+    // The agent's code may panic before its first await.
+    let begun = std::panic::catch_unwind(std::panic::AssertUnwindSafe(begin));
+    let mut code = match begun {
+        Ok(code) => CatchPanic::new(code),
+        Err(panic) => return Left::Panicked(crate::ctx::panic_words(&*panic)),
+    };
+    loop {
+        let left = std::future::poll_fn(|context| {
+            run.state().wakes(context.waker());
+            if let Some(left) = look(run) {
+                return Poll::Ready(left);
+            }
+            run.state().polling = true;
+            let polled = std::pin::Pin::new(&mut code).poll(context);
+            run.state().polling = false;
+            match polled {
+                Poll::Ready(Ok(returned)) => return Poll::Ready(Left::Returned(returned)),
+                Poll::Ready(Err(panic)) => return Poll::Ready(Left::Panicked(panic)),
+                Poll::Pending => {}
+            }
+            if let Some(left) = look(run) {
+                return Poll::Ready(left);
+            }
+            match run.idle() {
+                Idle::No => Poll::Pending,
+                Idle::Astray => Poll::Ready(Left::Astray),
+                Idle::Waiting { due_us } => {
+                    let stay_us = engine.limits.stay.as_micros() as u64;
+                    let soon_us = run.runtime.now_us() + stay_us;
+                    match due_us.is_some_and(|due| due <= soon_us) {
+                        true => Poll::Pending,
+                        false => Poll::Ready(Left::Waiting),
+                    }
+                }
+            }
+        })
+        .await;
+        match left {
+            Left::Arrived => {
+                // If it stops the run, that is seen in the next round.
+                drop(run.catch_up().await);
+            }
+            left => return left,
+        }
+    }
+}
+
+/// Whether the code is to be left, whatever it does.
+fn look(run: &Run) -> Option<Left> {
+    if run.has_arrived() {
+        return Some(Left::Arrived);
+    }
+    let stopped = run.stopped()?;
+    let busy = match stopped {
+        // What is under way is finished first; nothing more is begun.
+        Stopped::Closing => run.is_busy(),
+        Stopped::Cancelled(_) => run.is_busy_with_once(),
+        _ => false,
+    };
+    (!busy).then_some(Left::Stopped(stopped))
+}
+
+impl Left {
+    /// The mismatch of code that has not come to everything that is recorded.
+    pub(super) fn astray(run: &Run) -> Attention {
+        let parked = run.parked();
+        let waits = run.waits_for();
+        let state = run.state();
+        let missing: Vec<String> = state
+            .journal
+            .not_called()
+            .into_iter()
+            .take(5)
+            .map(|(id, step)| format!("{} {id} (event {})", step.kind, step.first))
+            .collect();
+        let now = match (parked.is_empty(), waits.is_empty()) {
+            (false, _) => format!("now it wants {}", parked.join(", ")),
+            (true, false) => format!("now it waits for {}", waits.join(", ")),
+            (true, true) => "now it has ended".to_owned(),
+        };
+        let reason = format!(
+            "the code does something else than what is recorded: recorded {}, {now}: nothing was \
+             executed; bring the old code back, or branch on ctx.patched",
+            missing.join(", ")
+        );
+        let evidence = serde_json::json!({ "recorded": missing, "now": parked, "waits": waits });
+        Attention::new(AttentionKind::Mismatch, reason).with_evidence(&evidence)
+    }
+}

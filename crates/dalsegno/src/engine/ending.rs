@@ -1,0 +1,176 @@
+//! What is written down when the code of a run is left: its end, what it waits for, or why only a
+//! person can move it on.
+//!
+//! Invariants: a run's end and its parent's step are one append. Who waits for the end is told when
+//! it is durable. On any doubt one event says so, and nothing else is appended.
+
+use std::sync::Arc;
+
+use dalsegno_store::{Append, Fields, Kind, NewEvent, NewPayload, StreamId};
+
+use super::Engine;
+use super::drive::Left;
+use crate::attention::{Attention, AttentionKind};
+use crate::budget::Usage;
+use crate::failure::{Certainty, Failure, FailureKind};
+use crate::record;
+use crate::run::{NotRecorded, Run, Stopped};
+use crate::step::{StepId, StepKind};
+
+impl Engine {
+    /// Writes down why a run was left. An error says why it does not move.
+    pub(super) async fn end(&self, run: &Arc<Run>, left: Left) -> Result<(), String> {
+        match left {
+            Left::Returned(_) | Left::Waiting | Left::Astray if run.is_astray() => {
+                self.attention(run, Left::astray(run)).await
+            }
+            Left::Astray => self.attention(run, Left::astray(run)).await,
+            Left::Returned(Ok(output)) => self.completed(run, output).await,
+            Left::Returned(Err(failure)) => self.failed(run, failure).await,
+            Left::Panicked(panic) => {
+                let reason = format!(
+                    "the agent's code panicked: {panic}: mend it, then clear the attention to go on"
+                );
+                self.attention(run, Attention::new(AttentionKind::Panic, reason))
+                    .await
+            }
+            Left::Waiting | Left::Arrived => self.suspend(run, run.waits_for()).await,
+            Left::Stopped(stopped) => self.stopped(run, stopped).await,
+        }
+    }
+
+    async fn stopped(&self, run: &Arc<Run>, stopped: Stopped) -> Result<(), String> {
+        match stopped {
+            Stopped::Attention(attention) => self.attention(run, attention).await,
+            Stopped::Cancelled(why) => {
+                self.cancel_children(run).await;
+                let fields = Fields::new().with(record::cancel::REASON, why.as_str());
+                let event = NewEvent::new(Kind::RunCancelled).with_fields(fields);
+                let why = format!("the child run was cancelled: {why}");
+                let failure = Failure::of(FailureKind::ChildFailed, Certainty::Terminal, why);
+                self.ended(run, event, Err(failure)).await
+            }
+            Stopped::Failed(why) => self.failed(run, Failure::terminal(why)).await,
+            Stopped::Closing => self.suspend(run, vec!["the next process".into()]).await,
+            Stopped::Fenced(why) | Stopped::Store(why) => Err(why),
+            Stopped::EndOfRecord => Ok(()),
+        }
+    }
+
+    async fn completed(&self, run: &Arc<Run>, output: NewPayload) -> Result<(), String> {
+        let event = NewEvent::new(Kind::RunCompleted).with_output(output.clone());
+        self.ended(run, event, Ok(output)).await
+    }
+
+    async fn failed(&self, run: &Arc<Run>, failure: Failure) -> Result<(), String> {
+        let fields = record::failure_fields(&failure, None);
+        let event = NewEvent::new(Kind::RunFailed).with_fields(fields);
+        let why = format!("the child run failed: {failure}");
+        let failure = Failure::of(FailureKind::ChildFailed, Certainty::Terminal, why);
+        self.ended(run, event, Err(failure)).await
+    }
+
+    /// Records the end of a run, and tells its parent.
+    async fn ended(
+        &self,
+        run: &Arc<Run>,
+        event: NewEvent,
+        result: Result<NewPayload, Failure>,
+    ) -> Result<(), String> {
+        let parent = run.state().journal.created.parent.clone();
+        let recorded = match parent.clone() {
+            None => run.record(vec![event.clone()]).await.map(drop),
+            Some((parent, step)) => {
+                let usage = run.state().journal.usage;
+                let told = Append::to(parent, vec![child_ended(&step, result, &usage)]);
+                match run.send(vec![event.clone()], told).await {
+                    // The parent is no more: the end is the child's alone.
+                    Err(NotRecorded::Refused(_)) => run.record(vec![event]).await.map(drop),
+                    sent => sent,
+                }
+            }
+        };
+        match recorded {
+            Ok(()) => {}
+            Err(NotRecorded::Stopped(stopped)) => return Err(stopped.to_string()),
+            Err(NotRecorded::Refused(why)) => {
+                let why = format!("the run was done, but its result cannot be recorded: {why}");
+                let failure = Failure::of(FailureKind::TooLarge, Certainty::Terminal, why);
+                // A failure is small.
+                return Box::pin(self.failed(run, failure)).await;
+            }
+        }
+        run.durable().await.map_err(|stopped| stopped.to_string())?;
+        self.ring_end(run.id());
+        if let Some((parent, _)) = parent {
+            self.launch(&parent);
+        }
+        Ok(())
+    }
+
+    /// Writes down that a run waits, and lets go of it.
+    async fn suspend(&self, run: &Arc<Run>, waits: Vec<String>) -> Result<(), String> {
+        self.let_go(run, vec![record::run_checkpointed(&waits)])
+            .await
+    }
+
+    async fn attention(&self, run: &Arc<Run>, attention: Attention) -> Result<(), String> {
+        // What was kept back must not be recorded behind a mismatch.
+        run.drop_kept_back();
+        let waits = vec!["a person".to_owned()];
+        let events = vec![record::run_checkpointed(&waits), attention.event()];
+        let let_go = self.let_go(run, events).await;
+        self.ring_end(run.id());
+        let_go
+    }
+
+    async fn let_go(&self, run: &Arc<Run>, events: Vec<NewEvent>) -> Result<(), String> {
+        match run.record(events).await {
+            Ok(_) => {}
+            Err(NotRecorded::Stopped(stopped)) => return Err(stopped.to_string()),
+            Err(NotRecorded::Refused(why)) => return Err(why),
+        }
+        run.durable().await.map_err(|stopped| stopped.to_string())?;
+        let Some(token) = run.token else {
+            return Ok(());
+        };
+        let released = self.store.release_lease(run.id(), token).await;
+        released.map_err(|e| e.to_string())
+    }
+
+    /// Asks the children of a run to end, too.
+    async fn cancel_children(&self, run: &Arc<Run>) {
+        let children: Vec<StreamId> = {
+            let state = run.state();
+            let open = state
+                .journal
+                .steps
+                .values()
+                .filter(|step| step.outcome.is_none());
+            open.filter_map(|step| step.child.clone()).collect()
+        };
+        for child in children {
+            let reason = format!("its parent {} was cancelled", run.id().name());
+            let fields = Fields::new().with(record::cancel::REASON, reason);
+            let event = NewEvent::new(Kind::CancelRequested).with_fields(fields);
+            // A child that has ended meanwhile needs no asking.
+            if self
+                .store
+                .append(vec![Append::to(child.clone(), vec![event])])
+                .await
+                .is_ok()
+            {
+                self.launch(&child);
+            }
+        }
+    }
+}
+
+/// What a parent is told when its child has ended.
+fn child_ended(step: &StepId, result: Result<NewPayload, Failure>, usage: &Usage) -> NewEvent {
+    let event = match result {
+        Ok(output) => record::succeeded(step, StepKind::Child, Some(output)),
+        Err(failure) => record::failed(step, StepKind::Child, &failure, None),
+    };
+    record::with_usage(event, usage)
+}

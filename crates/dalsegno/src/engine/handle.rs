@@ -1,0 +1,358 @@
+//! What a program has in its hand: the open store with its agents, and its runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dalsegno_store::{RunInfo, RunQuery, Store, StreamId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Builder, Engine};
+use crate::budget::Budget;
+use crate::ctx::encode;
+use crate::error::Error;
+use crate::journal::{Journal, Outcome, Verdict, bytes_of};
+
+/// An open store, and the agents that execute its runs.
+///
+/// Cheap to clone. Runs go on in the background until [`Dalsegno::close`].
+#[derive(Clone, Debug)]
+pub struct Dalsegno {
+    pub(crate) engine: Arc<Engine>,
+}
+
+/// A run that was started.
+#[derive(Clone, Debug)]
+pub struct RunHandle {
+    engine: Arc<Engine>,
+    id: StreamId,
+}
+
+impl Dalsegno {
+    /// Agents first, then the store.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Starts a run under a name of your choice. Starting the same name twice is one run.
+    ///
+    /// # Errors
+    /// There is no such agent, or the name is taken by a run with another agent or input.
+    pub async fn start<I>(&self, agent: &str, run: &str, input: &I) -> Result<RunHandle, Error>
+    where
+        I: Serialize + ?Sized,
+    {
+        self.start_within(agent, run, input, None).await
+    }
+
+    /// The same, with a limit on what it may use.
+    ///
+    /// # Errors
+    /// As [`Dalsegno::start`].
+    pub async fn start_with_budget<I>(
+        &self,
+        agent: &str,
+        run: &str,
+        input: &I,
+        budget: Budget,
+    ) -> Result<RunHandle, Error>
+    where
+        I: Serialize + ?Sized,
+    {
+        self.start_within(agent, run, input, Some(budget)).await
+    }
+
+    async fn start_within<I>(
+        &self,
+        agent: &str,
+        run: &str,
+        input: &I,
+        budget: Option<Budget>,
+    ) -> Result<RunHandle, Error>
+    where
+        I: Serialize + ?Sized,
+    {
+        let input = encode(input)?;
+        let id = self.engine.start(agent, run, input, budget).await?;
+        let engine = Arc::clone(&self.engine);
+        Ok(RunHandle { engine, id })
+    }
+
+    /// Starts a run, or finds it, and waits for its result.
+    ///
+    /// # Errors
+    /// As [`Dalsegno::start`] and [`RunHandle::result`].
+    pub async fn run<I, T>(&self, agent: &str, run: &str, input: &I) -> Result<T, Error>
+    where
+        I: Serialize + ?Sized,
+        T: DeserializeOwned,
+    {
+        self.start(agent, run, input).await?.result().await
+    }
+
+    /// A run that was started before.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub async fn find(&self, run: &str) -> Result<RunHandle, Error> {
+        let id = StreamId::run(run)?;
+        match self.engine.store.head(&id).await? {
+            None => Err(Error::RunNotFound(run.to_owned())),
+            Some(_) => {
+                let engine = Arc::clone(&self.engine);
+                Ok(RunHandle { engine, id })
+            }
+        }
+    }
+
+    /// Runs in the order of their names.
+    ///
+    /// # Errors
+    /// The store could not be read.
+    pub async fn runs(&self, query: &RunQuery) -> Result<Vec<RunInfo>, Error> {
+        Ok(self.engine.store.runs(query).await?)
+    }
+
+    /// What a run has done so far.
+    ///
+    /// # Errors
+    /// There is no such run, or it could not be read.
+    pub async fn journal(&self, run: &str) -> Result<Journal, Error> {
+        Ok(self.engine.journal(run).await?.1)
+    }
+
+    /// Sends a signal to a run. It is on disk when this returns.
+    ///
+    /// # Errors
+    /// There is no such run, or it has ended.
+    pub async fn signal<T>(&self, run: &str, name: &str, value: &T) -> Result<(), Error>
+    where
+        T: Serialize + ?Sized,
+    {
+        self.engine.signal(run, name, encode(value)?).await
+    }
+
+    /// Approves what a run asks for.
+    ///
+    /// # Errors
+    /// There is no such run or request, or it has its answer, or has expired.
+    pub async fn approve(&self, run: &str, approval: &str, by: &str) -> Result<(), Error> {
+        self.engine.answer(run, approval, true, by, "").await
+    }
+
+    /// Rejects what a run asks for.
+    ///
+    /// # Errors
+    /// As [`Dalsegno::approve`].
+    pub async fn reject(
+        &self,
+        run: &str,
+        approval: &str,
+        by: &str,
+        why: &str,
+    ) -> Result<(), Error> {
+        self.engine.answer(run, approval, false, by, why).await
+    }
+
+    /// Says that a step in doubt happened, with this result.
+    ///
+    /// # Errors
+    /// There is no such run, or the step is not in doubt.
+    pub async fn resolve_happened<T>(
+        &self,
+        run: &str,
+        step: &str,
+        result: &T,
+        by: &str,
+    ) -> Result<(), Error>
+    where
+        T: Serialize + ?Sized,
+    {
+        let result = Some(encode(result)?);
+        self.engine
+            .resolve(run, step, Verdict::Happened, result, by)
+            .await
+    }
+
+    /// Says that a step in doubt did not happen: it will be sent.
+    ///
+    /// # Errors
+    /// As [`Dalsegno::resolve_happened`].
+    pub async fn resolve_not_happened(&self, run: &str, step: &str, by: &str) -> Result<(), Error> {
+        self.engine
+            .resolve(run, step, Verdict::DidNotHappen, None, by)
+            .await
+    }
+
+    /// Says that a run fails because of a step in doubt.
+    ///
+    /// # Errors
+    /// As [`Dalsegno::resolve_happened`].
+    pub async fn resolve_fail(&self, run: &str, step: &str, by: &str) -> Result<(), Error> {
+        self.engine
+            .resolve(run, step, Verdict::FailRun, None, by)
+            .await
+    }
+
+    /// Asks a run and its children to end.
+    ///
+    /// # Errors
+    /// There is no such run, or it has ended.
+    pub async fn cancel(&self, run: &str, reason: &str) -> Result<(), Error> {
+        self.engine.cancel(run, reason).await
+    }
+
+    /// Lets a run in attention try again: its cause is gone.
+    ///
+    /// # Errors
+    /// There is no such run, or it has ended.
+    pub async fn clear_attention(&self, run: &str) -> Result<(), Error> {
+        self.engine.clear_attention(run).await
+    }
+
+    /// Changes what a run may use.
+    ///
+    /// # Errors
+    /// There is no such run, or it has ended.
+    pub async fn set_budget(&self, run: &str, budget: Budget) -> Result<(), Error> {
+        self.engine.set_budget(run, &budget).await
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.engine.store
+    }
+
+    /// Lets steps that are under way finish, begins no others, writes everything down and lets go
+    /// of the store. Runs go on when it is opened again.
+    ///
+    /// # Errors
+    /// It is not known whether the last events are on disk.
+    pub async fn close(self) -> Result<(), Error> {
+        self.close_within(Duration::from_secs(10)).await
+    }
+
+    /// The same, with another limit on how long steps under way may take.
+    ///
+    /// # Errors
+    /// As [`Dalsegno::close`].
+    pub async fn close_within(self, grace: Duration) -> Result<(), Error> {
+        self.engine.close(grace).await
+    }
+}
+
+impl Engine {
+    async fn close(&self, grace: Duration) -> Result<(), Error> {
+        self.stop_all();
+        let until_us = self.runtime.now_us() + grace.as_micros() as u64;
+        let mut sleep = self.runtime.sleep_until(until_us);
+        loop {
+            let rung = self.dispatch.count();
+            if self.hub().resident.is_empty() {
+                break;
+            }
+            let mut rings = self.dispatch.after(rung);
+            let rang = std::future::poll_fn(|context| {
+                use std::future::Future;
+                use std::task::Poll;
+                match std::pin::Pin::new(&mut rings).poll(context) {
+                    Poll::Ready(()) => Poll::Ready(true),
+                    Poll::Pending => sleep.as_mut().poll(context).map(|()| false),
+                }
+            });
+            if !rang.await {
+                break;
+            }
+        }
+        match &self.local {
+            Some(local) => Ok(local.close()?),
+            None => {
+                let position = self.store.position().await?;
+                Ok(self.store.durable(position).await?)
+            }
+        }
+    }
+}
+
+impl RunHandle {
+    /// The run's name.
+    pub fn id(&self) -> &str {
+        self.id.name()
+    }
+
+    /// Waits for the result of the run.
+    ///
+    /// # Errors
+    /// It failed, was cancelled, or needs a person; or the result is of another type.
+    pub async fn result<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let name = || self.id.name().to_owned();
+        match self.ended().await? {
+            Outcome::Failed(failure) => Err(Error::RunFailed {
+                run: name(),
+                failure,
+            }),
+            Outcome::Succeeded(output) => {
+                let bytes = match output {
+                    Some(output) => bytes_of(&*self.engine.store, &output).await?,
+                    None => b"null".to_vec(),
+                };
+                serde_json::from_slice(&bytes).map_err(|e| Error::Encoding {
+                    what: "the run's result",
+                    why: e.to_string(),
+                })
+            }
+        }
+    }
+
+    /// Waits until the run has ended, or needs a person.
+    async fn ended(&self) -> Result<Outcome, Error> {
+        loop {
+            let bell = self.engine.end_bell(&self.id);
+            let rung = bell.count();
+            if let Some(ended) = self.look().await? {
+                return Ok(ended);
+            }
+            if self.engine.is_closing() {
+                return Err(Error::Closed);
+            }
+            bell.after(rung).await;
+        }
+    }
+
+    async fn look(&self) -> Result<Option<Outcome>, Error> {
+        let store = &self.engine.store;
+        let name = || self.id.name().to_owned();
+        let Some(head) = store.head(&self.id).await? else {
+            return Err(Error::RunNotFound(name()));
+        };
+        let from = head.sequence.saturating_sub(1).max(1);
+        let last = store.read(&self.id, from, 2).await?;
+        let mut journal = Journal::default();
+        for recorded in last {
+            journal.apply(recorded.event);
+        }
+        match (journal.status, journal.end) {
+            (_, Some(end)) => Ok(Some(end)),
+            (dalsegno_store::Status::Cancelled, None) => Err(Error::RunCancelled(name())),
+            _ => match journal.attention {
+                Some(attention) => Err(Error::NeedsAttention {
+                    run: name(),
+                    reason: attention.reason,
+                }),
+                None => match self.engine.why_not_moving(&self.id) {
+                    Some(reason) => Err(Error::NeedsAttention {
+                        run: name(),
+                        reason,
+                    }),
+                    None => Ok(None),
+                },
+            },
+        }
+    }
+}
+
+impl Engine {
+    fn why_not_moving(&self, run: &StreamId) -> Option<String> {
+        self.hub().not_moving.get(run).cloned()
+    }
+}

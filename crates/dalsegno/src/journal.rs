@@ -1,0 +1,262 @@
+//! What a run has done so far: a fold over its events.
+//!
+//! Invariant: the same events give the same journal, whoever reads them, and wherever a loop's last
+//! turn lets the reading begin.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use dalsegno_store::{Event, Payload, Status, StreamId};
+
+use crate::attention::Attention;
+use crate::budget::{Budget, Usage};
+use crate::effect::Effect;
+use crate::failure::Failure;
+use crate::step::{StepId, StepKind};
+
+mod carry;
+mod fold;
+mod load;
+mod replay;
+
+pub(crate) use carry::Carry;
+pub(crate) use fold::read_usage;
+pub(crate) use load::{bytes_of, load};
+
+/// What a step came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done; the result, if it has one.
+    Succeeded(Option<Payload>),
+    /// It failed for good.
+    Failed(Failure),
+}
+
+/// What became of a step in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It happened.
+    Happened,
+    /// It did not.
+    DidNotHappen,
+    /// Nobody will ever know, or it does not matter: the run fails.
+    FailRun,
+}
+
+crate::failure::numbered! { Verdict:
+    Happened = 1, "happened";
+    DidNotHappen = 2, "did-not-happen";
+    FailRun = 3, "fail-run";
+}
+
+/// One step, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepRecord {
+    /// What it does.
+    pub kind: StepKind,
+    /// What it does to the world.
+    pub effect: Effect,
+    /// What went in.
+    pub input: Option<Payload>,
+    /// How often it was begun.
+    pub attempts: u64,
+    /// How often the process ended while it was under way, since a person last looked.
+    pub crashes: u64,
+    /// Its outcome, if it has one.
+    pub outcome: Option<Outcome>,
+    /// A failure that is not final, and when it is tried again.
+    pub retry: Option<(Failure, u64)>,
+    /// A person or a probe said that it did not happen, after the last attempt.
+    pub not_done: bool,
+    /// The child run that it started.
+    pub child: Option<StreamId>,
+    /// What it used.
+    pub usage: Usage,
+    /// The event of its first intent, or of its outcome if it had none.
+    pub first: u64,
+    /// The event of its outcome.
+    pub last: u64,
+    /// When it was first begun, in microseconds since 1970.
+    pub begun_us: u64,
+    /// When its outcome was recorded.
+    pub done_us: u64,
+    /// The running code has come to it.
+    pub(crate) called: bool,
+}
+
+impl StepRecord {
+    fn new(kind: StepKind, event: &Event) -> StepRecord {
+        StepRecord {
+            kind,
+            effect: Effect::ReadOnly,
+            input: None,
+            attempts: 0,
+            crashes: 0,
+            outcome: None,
+            retry: None,
+            not_done: false,
+            child: None,
+            usage: Usage::default(),
+            first: event.sequence,
+            last: event.sequence,
+            begun_us: event.time_us,
+            done_us: 0,
+            called: false,
+        }
+    }
+
+    /// Begun, and nobody knows how it ended.
+    pub fn is_open(&self) -> bool {
+        self.attempts > 0 && self.outcome.is_none() && self.retry.is_none() && !self.not_done
+    }
+
+    /// Code that does not come to it has changed.
+    fn is_proof(&self) -> bool {
+        self.kind != StepKind::Patched
+            && (self.outcome.is_some() || (self.effect == Effect::Once && self.is_open()))
+    }
+}
+
+/// A signal that nobody has taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signal {
+    pub name: String,
+    pub payload: Option<Payload>,
+}
+
+/// A request to a person, and the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApprovalRecord {
+    /// What is to be approved.
+    pub payload: Option<Payload>,
+    /// The hash that an answer has to repeat.
+    pub hash: Vec<u8>,
+    /// Until when an answer counts, in microseconds since 1970.
+    pub expires_us: Option<u64>,
+    /// When it was asked.
+    pub asked_us: u64,
+    /// The first answer that counts.
+    pub answer: Option<ApprovalAnswer>,
+    /// It was used.
+    pub used: bool,
+}
+
+/// What a person said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApprovalAnswer {
+    /// Yes or no.
+    pub approved: bool,
+    /// Who.
+    pub by: String,
+    /// In words.
+    pub note: String,
+    /// The event that it came in.
+    pub sequence: u64,
+}
+
+/// How a run began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Created {
+    /// The agent.
+    pub agent: String,
+    /// What it was given.
+    pub input: Option<Payload>,
+    /// The run and step that started it.
+    pub parent: Option<(StreamId, StepId)>,
+    /// Whom its keys are derived from.
+    pub lineage: String,
+    /// When, in microseconds since 1970.
+    pub time_us: u64,
+    /// The agent is a loop.
+    pub is_loop: bool,
+}
+
+/// A written state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The event.
+    pub sequence: u64,
+    /// Turns done, for a loop.
+    pub turn: Option<u64>,
+    /// The state.
+    pub state: Option<Payload>,
+    /// When, in microseconds since 1970.
+    pub time_us: u64,
+}
+
+/// What a run has done so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Journal {
+    /// How it began.
+    pub created: Created,
+    /// Its steps. Of a loop, those since the last turn ended.
+    pub steps: HashMap<StepId, StepRecord>,
+    /// Requests to people.
+    pub approvals: HashMap<StepId, ApprovalRecord>,
+    /// What it used.
+    pub usage: Usage,
+    /// What it may use.
+    pub budget: Budget,
+    /// What recovery has saved: model calls that were not paid again.
+    pub saved_calls: u64,
+    /// Their usage.
+    pub saved: Usage,
+    /// Why it is to end, if somebody asked for that.
+    pub cancel: Option<String>,
+    /// Why only a person can move it on.
+    pub attention: Option<Attention>,
+    /// The last written state.
+    pub checkpoint: Option<Checkpoint>,
+    /// Where it is in its life.
+    pub status: Status,
+    /// How it ended.
+    pub end: Option<Outcome>,
+    /// The last event.
+    pub last: u64,
+    /// When the last event happened.
+    pub last_us: u64,
+    /// What it waits for, when it is not in memory.
+    pub waits: Vec<String>,
+    /// The session that had it last.
+    pub session: Option<String>,
+    pub(crate) signals: BTreeMap<u64, Signal>,
+    pub(crate) timers: BTreeMap<String, u64>,
+    pub(crate) fired: HashSet<String>,
+    /// Something was said since attention was raised that may have changed it.
+    pub(crate) answered: bool,
+    /// A person wants the run to fail.
+    pub(crate) fail: Option<String>,
+    /// The latest time that the run was told.
+    pub(crate) told_us: u64,
+    /// Recorded steps that the running code has not come to yet.
+    pub(crate) remaining: usize,
+}
+
+impl Default for Journal {
+    fn default() -> Journal {
+        Journal {
+            created: Created::default(),
+            steps: HashMap::new(),
+            approvals: HashMap::new(),
+            usage: Usage::default(),
+            budget: Budget::default(),
+            saved_calls: 0,
+            saved: Usage::default(),
+            cancel: None,
+            attention: None,
+            checkpoint: None,
+            status: Status::Pending,
+            end: None,
+            last: 0,
+            last_us: 0,
+            waits: Vec::new(),
+            session: None,
+            signals: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            fired: HashSet::new(),
+            answered: false,
+            fail: None,
+            told_us: 0,
+            remaining: 0,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What a turn's checkpoint carries over from the events before it, so that a loop is recovered
+//! from its last turn and not from its beginning.
+//!
+//! Invariant: what the journal knows after reading everything, and after reading the first event,
+//! the last checkpoint and what follows, is the same but for steps of earlier turns.
+
+use serde_json::{Value, json};
+
+use super::Journal;
+use crate::budget::{Budget, Usage};
+
+/// What is carried over, as JSON in the checkpoint's input.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Carry {
+    pub usage: Usage,
+    pub budget: Budget,
+    pub saved_calls: u64,
+    pub saved: Usage,
+    pub told_us: u64,
+    /// Events of signals that nobody has taken yet, and of open requests to people.
+    pub open: Vec<u64>,
+}
+
+fn usage_json(usage: &Usage) -> Value {
+    json!([
+        usage.steps,
+        usage.tokens_in,
+        usage.tokens_out,
+        usage.cost_micros
+    ])
+}
+
+fn read_usage(value: &Value) -> Usage {
+    let number = |at: usize| value.get(at).and_then(Value::as_u64).unwrap_or(0);
+    Usage {
+        steps: number(0),
+        tokens_in: number(1),
+        tokens_out: number(2),
+        cost_micros: number(3),
+    }
+}
+
+impl Carry {
+    /// From what is known now.
+    pub fn of(journal: &Journal) -> Carry {
+        Carry {
+            usage: journal.usage,
+            budget: journal.budget,
+            saved_calls: journal.saved_calls,
+            saved: journal.saved,
+            told_us: journal.told_us,
+            open: journal.signals.keys().copied().collect(),
+        }
+    }
+
+    pub fn to_json(&self) -> String {
+        let budget = &self.budget;
+        json!({
+            "usage": usage_json(&self.usage),
+            "budget": [budget.steps, budget.tokens, budget.cost_micros, budget.wall_us()],
+            "saved_calls": self.saved_calls,
+            "saved": usage_json(&self.saved),
+            "told_us": self.told_us,
+            "open": self.open,
+        })
+        .to_string()
+    }
+
+    /// From a checkpoint. What is missing or of another form counts as nothing: it was written by
+    /// this library, and a number that is lost must not stop the run.
+    pub fn from_json(bytes: &[u8]) -> Carry {
+        let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        let number = |key: &str| value[key].as_u64().unwrap_or(0);
+        let budget = |at: usize| value["budget"].get(at).and_then(Value::as_u64);
+        let open = value["open"].as_array();
+        let open = open.map(|open| open.iter().filter_map(Value::as_u64).collect());
+        Carry {
+            usage: read_usage(&value["usage"]),
+            budget: Budget {
+                steps: budget(0),
+                tokens: budget(1),
+                cost_micros: budget(2),
+                wall: budget(3).map(std::time::Duration::from_micros),
+            },
+            saved_calls: number("saved_calls"),
+            saved: read_usage(&value["saved"]),
+            told_us: number("told_us"),
+            open: open.unwrap_or_default(),
+        }
+    }
+
+    pub fn restore(&self, journal: &mut Journal) {
+        journal.usage = self.usage;
+        journal.budget = self.budget;
+        journal.saved_calls = self.saved_calls;
+        journal.saved = self.saved;
+        journal.told_us = journal.told_us.max(self.told_us);
+    }
+}

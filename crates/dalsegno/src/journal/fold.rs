@@ -1,0 +1,389 @@
+//! The fold: what each event does to the journal.
+//!
+//! Invariant: it is pure, never fails, and may be given an event twice. What it does not understand
+//! it passes over; whether that is allowed the store has decided before.
+
+use dalsegno_store::{Body, Event, Fields, Kind, Payload, Status, Value, field};
+
+use super::{
+    ApprovalAnswer, ApprovalRecord, Checkpoint, Created, Journal, Outcome, Signal, StepRecord,
+    Verdict,
+};
+use crate::attention::Attention;
+use crate::budget::{Budget, Usage};
+use crate::effect::Effect;
+use crate::failure::{Certainty, Failure, FailureKind};
+use crate::record;
+use crate::step::{StepId, StepKind};
+
+fn step_of(fields: &Fields) -> Option<StepId> {
+    fields.text(record::step::STEP).map(StepId::new)
+}
+
+/// Reads a failure as it was written.
+pub(crate) fn read_failure(fields: &Fields) -> Failure {
+    let kind = fields.number(record::failure::KIND);
+    let certainty = fields.number(record::failure::CERTAINTY);
+    let failure = Failure::of(
+        kind.and_then(FailureKind::from_number)
+            .unwrap_or(FailureKind::Failed),
+        certainty
+            .and_then(Certainty::from_number)
+            .unwrap_or(Certainty::Unknown),
+        fields.text(record::failure::MESSAGE).unwrap_or_default(),
+    );
+    let inner = fields.text(record::failure::STEP);
+    match inner.or(fields.text(record::step::STEP)) {
+        Some(step) => failure.at(step),
+        None => failure,
+    }
+}
+
+pub(crate) fn read_usage(fields: &Fields) -> Usage {
+    let number = |key| fields.number(key).unwrap_or(0);
+    Usage {
+        steps: number(record::step::STEPS),
+        tokens_in: number(record::step::TOKENS_IN),
+        tokens_out: number(record::step::TOKENS_OUT),
+        cost_micros: number(record::step::COST),
+    }
+}
+
+impl Journal {
+    /// Takes an event in.
+    pub(crate) fn apply(&mut self, event: Event) {
+        if event.sequence > self.last {
+            self.last = event.sequence;
+            self.last_us = self.last_us.max(event.time_us);
+        }
+        let fields = &event.fields;
+        self.answered |= matches!(
+            event.kind,
+            Kind::StepResolved | Kind::BudgetSet | Kind::CancelRequested
+        );
+        match &event.kind {
+            Kind::RunCreated => self.apply_created(event),
+            Kind::RunStarted => {
+                self.status = Status::Running;
+                self.waits.clear();
+                let number = |key| fields.number(key).unwrap_or(0);
+                self.session = fields.text(record::started::SESSION).map(str::to_owned);
+                self.saved_calls += number(record::started::SAVED_CALLS);
+                self.saved.tokens_out += number(record::started::SAVED_TOKENS);
+                self.saved.cost_micros += number(record::started::SAVED_COST);
+            }
+            Kind::RunCheckpointed => {
+                self.status = Status::Checkpointed;
+                self.waits = match fields.get(record::checkpointed::WAITS) {
+                    Some(Value::List(waits)) => waits.iter().filter_map(text_of).collect(),
+                    _ => Vec::new(),
+                };
+            }
+            Kind::RunCompleted => {
+                self.status = Status::Completed;
+                self.end = Some(Outcome::Succeeded(event.output));
+            }
+            Kind::RunFailed => {
+                self.status = Status::Failed;
+                self.end = Some(Outcome::Failed(read_failure(fields)));
+            }
+            Kind::RunCancelled => self.status = Status::Cancelled,
+            Kind::CancelRequested => {
+                let reason = fields.text(record::cancel::REASON).unwrap_or("");
+                self.cancel.get_or_insert_with(|| reason.to_owned());
+            }
+            Kind::AttentionRaised => {
+                self.attention = Some(Attention::of(&event));
+                self.answered = false;
+            }
+            Kind::AttentionCleared => {
+                self.attention = None;
+                self.steps.values_mut().for_each(|step| step.crashes = 0);
+            }
+            Kind::StepIntended
+            | Kind::StepSucceeded
+            | Kind::StepFailed
+            | Kind::StepResolved
+            | Kind::DecisionCommitted
+            | Kind::User(_) => self.apply_step(event),
+            Kind::TimerSet | Kind::TimerFired | Kind::TimerCancelled => self.apply_timer(&event),
+            Kind::SignalReceived => {
+                let name = fields.text(record::signal::NAME).unwrap_or_default();
+                let name = name.to_owned();
+                let payload = event.input;
+                self.signals
+                    .insert(event.sequence, Signal { name, payload });
+            }
+            Kind::ApprovalRequested | Kind::ApprovalAnswered => self.apply_approval(event),
+            Kind::CheckpointWritten => self.apply_checkpoint(event),
+            Kind::BudgetSet => {
+                let number = |key| fields.number(key);
+                self.budget.update(&Budget {
+                    steps: number(record::budget::STEPS),
+                    tokens: number(record::budget::TOKENS),
+                    cost_micros: number(record::budget::COST),
+                    wall: number(record::budget::WALL).map(std::time::Duration::from_micros),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_created(&mut self, event: Event) {
+        let fields = &event.fields;
+        let text = |key| fields.text(key).unwrap_or_default();
+        let parent = text(record::created::PARENT).parse().ok();
+        let number = |key| fields.number(key);
+        self.budget = Budget {
+            steps: number(record::created::STEPS),
+            tokens: number(record::created::TOKENS),
+            cost_micros: number(record::created::COST),
+            wall: number(record::created::WALL).map(std::time::Duration::from_micros),
+        };
+        let lineage = fields.text(record::created::LINEAGE);
+        self.created = Created {
+            agent: text(record::created::AGENT).to_owned(),
+            parent: parent.map(|run| (run, StepId::new(text(record::created::PARENT_STEP)))),
+            lineage: lineage.unwrap_or(event.stream.name()).to_owned(),
+            time_us: event.time_us,
+            is_loop: number(record::created::LOOP) == Some(1),
+            input: event.input,
+        };
+        self.told_us = event.time_us;
+    }
+
+    fn apply_step(&mut self, event: Event) {
+        let Some(id) = step_of(&event.fields) else {
+            return;
+        };
+        let resolved = event.kind == Kind::StepResolved;
+        if resolved && !self.steps.contains_key(&id) {
+            // Said of a step that there is not.
+            return;
+        }
+        let kind = event.fields.number(record::step::KIND);
+        let kind = kind.filter(|_| !resolved).and_then(StepKind::from_number);
+        if matches!(event.kind, Kind::User(_)) && kind.is_none() {
+            return;
+        }
+        let step = self.steps.entry(id.clone());
+        let step = step.or_insert_with(|| StepRecord::new(kind.unwrap_or(StepKind::Tool), &event));
+        if step.outcome.is_some() {
+            return;
+        }
+        match event.kind {
+            Kind::StepIntended => {
+                if let Some(approval) = event.fields.number(record::step::APPROVAL) {
+                    for asked in self.approvals.values_mut() {
+                        let answer = asked.answer.as_ref();
+                        asked.used |= answer.is_some_and(|a| a.sequence == approval);
+                    }
+                }
+                let number = |key| event.fields.number(key);
+                if step.is_open() {
+                    step.crashes += 1;
+                }
+                let effect = number(record::step::EFFECT).and_then(Effect::from_number);
+                step.effect = effect.unwrap_or(Effect::Once);
+                step.attempts = number(record::step::ATTEMPT).unwrap_or(1);
+                let child = event.fields.text(record::step::CHILD);
+                step.child = child.and_then(|child| child.parse().ok());
+                // Only the first intent has the input.
+                if event.input.is_some() {
+                    step.input = event.input;
+                }
+                step.retry = None;
+                step.not_done = false;
+            }
+            Kind::StepResolved => self.apply_resolved(id, event),
+            Kind::StepFailed => {
+                let failure = read_failure(&event.fields);
+                match event.fields.number(record::failure::RETRY_AT) {
+                    Some(at) => step.retry = Some((failure, at)),
+                    None => self.end_step(&id, &event, Outcome::Failed(failure)),
+                }
+            }
+            Kind::User(_) => self.end_step(&id, &event, Outcome::Succeeded(None)),
+            _ => {
+                if step.kind == StepKind::Approval
+                    && let Some(asked) = self.approvals.get_mut(&id)
+                {
+                    asked.used = true;
+                }
+                let output = match event.fields.number(record::step::SOURCE) {
+                    Some(source) => Some(self.take_signal(source)),
+                    None => event.output.clone(),
+                };
+                self.end_step(&id, &event, Outcome::Succeeded(output));
+            }
+        }
+    }
+
+    /// The first signal of a name that nobody has taken.
+    pub(crate) fn first_signal(&self, name: &str) -> Option<u64> {
+        let mut signals = self.signals.iter();
+        signals
+            .find(|(_, signal)| signal.name == name)
+            .map(|(sequence, _)| *sequence)
+    }
+
+    pub(crate) fn has_signal(&self, name: &str) -> bool {
+        self.first_signal(name).is_some()
+    }
+
+    /// What a signal brought, which is taken now.
+    pub(crate) fn take_signal(&mut self, sequence: u64) -> Payload {
+        let signal = self.signals.remove(&sequence);
+        let payload = signal.and_then(|signal| signal.payload);
+        payload.unwrap_or_else(|| Payload {
+            content_type: "application/json".into(),
+            body: Body::Inline(b"null".to_vec()),
+        })
+    }
+
+    fn apply_resolved(&mut self, id: StepId, event: Event) {
+        let verdict = event.fields.number(record::resolved::VERDICT);
+        let Some(step) = self.steps.get_mut(&id) else {
+            return;
+        };
+        if !step.is_open() {
+            return;
+        }
+        match verdict.and_then(Verdict::from_number) {
+            Some(Verdict::Happened) => {
+                let output = event.input.clone();
+                self.end_step(&id, &event, Outcome::Succeeded(output));
+            }
+            Some(Verdict::DidNotHappen) => step.not_done = true,
+            Some(Verdict::FailRun) => {
+                let by = event
+                    .fields
+                    .text(record::resolved::BY)
+                    .unwrap_or("a person");
+                self.fail = Some(format!("{by} said that the run fails at {id}"));
+            }
+            None => {}
+        }
+    }
+
+    fn end_step(&mut self, id: &StepId, event: &Event, outcome: Outcome) {
+        let Some(step) = self.steps.get_mut(id) else {
+            return;
+        };
+        step.outcome = Some(outcome);
+        step.retry = None;
+        step.last = event.sequence;
+        step.done_us = event.time_us;
+        step.usage = read_usage(&event.fields);
+        if matches!(step.kind, StepKind::Model | StepKind::Tool) {
+            step.usage.steps += 1;
+        }
+        self.usage.add(&step.usage);
+        if step.kind == StepKind::Value {
+            self.told_us = self.told_us.max(event.time_us);
+        }
+    }
+
+    fn apply_timer(&mut self, event: &Event) {
+        let Some(id) = event.fields.text(field::TIMER) else {
+            return;
+        };
+        match event.kind {
+            Kind::TimerSet => {
+                let due = event.fields.number(field::DUE).unwrap_or(0);
+                if !self.fired.contains(id) {
+                    self.timers.insert(id.to_owned(), due);
+                }
+                if is_sleep(id) {
+                    let step = self.steps.entry(StepId::new(id));
+                    step.or_insert_with(|| StepRecord::new(StepKind::Sleep, event));
+                }
+            }
+            Kind::TimerFired => {
+                self.timers.remove(id);
+                let slept = StepId::new(id);
+                match self.steps.get(&slept) {
+                    Some(step) if step.outcome.is_none() => {
+                        self.end_step(&slept, event, Outcome::Succeeded(None));
+                    }
+                    Some(_) => {}
+                    None => drop(self.fired.insert(id.to_owned())),
+                }
+            }
+            _ => drop(self.timers.remove(id)),
+        }
+    }
+
+    fn apply_approval(&mut self, event: Event) {
+        let fields = &event.fields;
+        let Some(id) = step_of(fields) else { return };
+        let Some(Value::Bytes(hash)) = fields.get(record::approval::HASH) else {
+            return;
+        };
+        if event.kind == Kind::ApprovalRequested {
+            let asked = ApprovalRecord {
+                hash: hash.clone(),
+                expires_us: fields.number(record::approval::EXPIRES),
+                asked_us: event.time_us,
+                payload: event.input,
+                answer: None,
+                used: false,
+            };
+            self.approvals.entry(id).or_insert(asked);
+            return;
+        }
+        let Some(asked) = self.approvals.get_mut(&id) else {
+            return;
+        };
+        // The first answer to exactly this question, in time, is the answer.
+        let late = asked.expires_us.is_some_and(|until| event.time_us > until);
+        if asked.answer.is_some() || asked.hash != *hash || late {
+            return;
+        }
+        let text = |key| fields.text(key).unwrap_or_default().to_owned();
+        asked.answer = Some(ApprovalAnswer {
+            approved: fields.number(record::approval::VERDICT) == Some(1),
+            by: text(record::approval::BY),
+            note: text(record::approval::NOTE),
+            sequence: event.sequence,
+        });
+    }
+
+    fn apply_checkpoint(&mut self, event: Event) {
+        let turn = event.fields.number(record::checkpoint::TURN);
+        if let Some(id) = event.fields.text(record::checkpoint::STEP).map(StepId::new) {
+            let step = StepRecord::new(StepKind::Checkpoint, &event);
+            self.steps.entry(id.clone()).or_insert(step);
+            self.end_step(&id, &event, Outcome::Succeeded(None));
+        }
+        if turn.is_some() {
+            self.forget_turn();
+        }
+        self.checkpoint = Some(Checkpoint {
+            sequence: event.sequence,
+            turn,
+            state: event.output,
+            time_us: event.time_us,
+        });
+    }
+
+    /// A turn has ended: its steps never come again.
+    fn forget_turn(&mut self) {
+        self.steps.clear();
+        self.fired.clear();
+        self.approvals.retain(|_, asked| !asked.used);
+        self.remaining = 0;
+    }
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// Timers of the library's own have a `!` in them; the others are sleeps, by their identity.
+fn is_sleep(timer: &str) -> bool {
+    !timer.contains('!')
+}

@@ -1,0 +1,82 @@
+//! The journal as running code comes to it again: which recorded steps it has reached.
+//!
+//! Invariant: `remaining` counts the recorded steps that the code still has to come to before it
+//! may do anything new. Code that does something new instead has changed.
+
+use std::collections::HashSet;
+
+use super::{Journal, StepRecord};
+use crate::attention::AttentionKind;
+use crate::step::{StepId, StepKind};
+
+impl Journal {
+    /// From here on running code comes to the steps again: counts those that it has to come to.
+    pub(crate) fn begin_replay(&mut self) {
+        let done: HashSet<&str> = self
+            .steps
+            .iter()
+            .filter(|(_, step)| step.kind == StepKind::PlanStep && step.outcome.is_some())
+            .map(|(id, _)| id.as_str())
+            .collect();
+        let counted = |(id, step): (&StepId, &StepRecord)| {
+            step.is_proof() && (done.is_empty() || !is_inside(id.as_str(), &done))
+        };
+        let remaining = self.steps.iter().filter(|step| counted(*step)).count();
+        self.remaining = remaining;
+        for step in self.steps.values_mut() {
+            step.called = false;
+        }
+    }
+
+    /// The running code has come to a step. Whether it has to be looked at again who waits for all
+    /// to be called.
+    pub(crate) fn call(&mut self, id: &StepId) -> bool {
+        match self.steps.get_mut(id) {
+            Some(step) if !step.called => {
+                step.called = true;
+                if step.is_proof() && self.remaining > 0 {
+                    self.remaining -= 1;
+                    return self.remaining == 0;
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Recorded steps that the running code has not come to, the first first.
+    pub fn not_called(&self) -> Vec<(&StepId, &StepRecord)> {
+        let steps = self.steps.iter();
+        let mut steps: Vec<_> = steps.filter(|(_, s)| !s.called && s.is_proof()).collect();
+        steps.sort_by_key(|(_, step)| step.first);
+        steps
+    }
+
+    /// Steps that were begun and whose outcome nobody knows, in order.
+    pub fn open_steps(&self) -> Vec<(&StepId, &StepRecord)> {
+        let steps = self.steps.iter();
+        let mut steps: Vec<_> = steps.filter(|(_, step)| step.is_open()).collect();
+        steps.sort_by_key(|(_, step)| step.first);
+        steps
+    }
+
+    /// All its steps in the order in which they were begun.
+    pub fn steps_in_order(&self) -> Vec<(&StepId, &StepRecord)> {
+        let mut steps: Vec<_> = self.steps.iter().collect();
+        steps.sort_by_key(|(_, step)| step.first);
+        steps
+    }
+
+    /// The attention it is in because of a step in doubt.
+    pub fn in_doubt(&self) -> Option<&StepId> {
+        let attention = self.attention.as_ref()?;
+        (attention.kind == AttentionKind::InDoubt)
+            .then_some(attention.step.as_ref())
+            .flatten()
+    }
+}
+
+fn is_inside(path: &str, plan_steps: &HashSet<&str>) -> bool {
+    path.match_indices('/')
+        .any(|(at, _)| plan_steps.contains(&path[..at]))
+}

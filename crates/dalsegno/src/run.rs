@@ -1,0 +1,286 @@
+//! A run in the hands of a worker: `begin` and `finish`, on any store.
+//!
+//! This is the core that every language's layer stands on. A step goes one way down and one way up:
+//!
+//! ```text
+//! call(scope, name)      the identity, when the call is made                         step.rs
+//! begin(step)            recorded? hand it back. Else: intent, and wait by the rule   run/begin.rs
+//!   … the effect …
+//! finish(ticket, done)   outcome, and wait by the rule                                run/finish.rs
+//! ```
+//!
+//! Invariants: nothing is executed before the code has come to everything that is recorded; only
+//! who holds the run's fencing token appends to it as its worker; once [`Run::stopped`] says so,
+//! nothing more is executed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use dalsegno_store::{Append, NewEvent, Position, Store, StoreError, StreamId};
+
+use crate::attention::Attention;
+use crate::effect::{Durability, Granularity};
+use crate::journal::Journal;
+use crate::runtime::Runtime;
+use crate::step::{Occurrences, StepId, check_name};
+use crate::syncer::Syncer;
+
+mod append;
+mod begin;
+mod finish;
+mod waits;
+
+pub(crate) use append::NotRecorded;
+pub(crate) use begin::same_payload;
+pub use begin::{Begun, Doubt, Step, Ticket};
+pub use finish::Done;
+pub(crate) use waits::{Active, Idle, Wait};
+
+/// Why a run does not go on here.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Stopped {
+    /// Only a person can move it on.
+    Attention(Attention),
+    /// Somebody asked for it to end.
+    Cancelled(String),
+    /// A person said that it fails.
+    Failed(String),
+    /// Another worker has it.
+    Fenced(String),
+    /// The store does not work.
+    Store(String),
+    /// It is only being read: the record ends here.
+    EndOfRecord,
+    /// The worker is closing.
+    Closing,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stopped::Attention(attention) => f.write_str(&attention.reason),
+            Stopped::Cancelled(why) if why.is_empty() => f.write_str("it was cancelled"),
+            Stopped::Cancelled(why) => write!(f, "it was cancelled: {why}"),
+            Stopped::Failed(why) | Stopped::Fenced(why) | Stopped::Store(why) => f.write_str(why),
+            Stopped::EndOfRecord => f.write_str("the record ends here"),
+            Stopped::Closing => f.write_str("the worker is closing"),
+        }
+    }
+}
+
+/// How runs are executed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Settings {
+    pub durability: Durability,
+    pub granularity: Granularity,
+}
+
+/// A run in the hands of a worker.
+pub struct Run {
+    pub(crate) id: StreamId,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) settings: Settings,
+    /// `None` if the run is only read, to be replayed.
+    pub(crate) token: Option<u64>,
+    pub(crate) syncer: Arc<Syncer>,
+    lineage: String,
+    state: Mutex<RunState>,
+}
+
+pub(crate) struct RunState {
+    pub journal: Journal,
+    occurrences: Occurrences,
+    /// Every event up to here is in the journal.
+    applied: u64,
+    /// Events of ours behind one that is not.
+    ahead: BTreeSet<u64>,
+    /// Events of others may have come.
+    arrived: bool,
+    /// Steps between begin and finish.
+    active: usize,
+    /// Those of them that must not be dropped.
+    active_once: usize,
+    /// What the code waits for, by a number of its own.
+    waits: BTreeMap<u64, Wait>,
+    next_wait: u64,
+    /// Steps that wait for the code to come to everything recorded.
+    parked: BTreeMap<u64, String>,
+    /// Outcomes that are recorded later or never.
+    kept_back: Vec<(StepId, NewEvent)>,
+    /// Where the last append of this run ended.
+    position: Position,
+    stopped: Option<Stopped>,
+    /// The driver is polling the code right now, and will look at everything afterwards.
+    pub polling: bool,
+    /// Who wants to know of changes: the driver, and the futures that wait.
+    wakers: Vec<Waker>,
+    /// How many steps were served from the record, and how many were executed.
+    pub replayed: u64,
+    pub executed: u64,
+}
+
+/// Without what the run has done, which is long and the user's.
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Run {
+    pub(crate) fn new(
+        id: StreamId,
+        store: Arc<dyn Store>,
+        runtime: Arc<dyn Runtime>,
+        settings: Settings,
+        token: Option<u64>,
+        syncer: Arc<Syncer>,
+        mut journal: Journal,
+    ) -> Run {
+        journal.begin_replay();
+        let lineage = journal.created.lineage.clone();
+        let applied = journal.last;
+        Run {
+            id,
+            store,
+            runtime,
+            settings,
+            token,
+            syncer,
+            lineage,
+            state: Mutex::new(RunState {
+                journal,
+                occurrences: Occurrences::default(),
+                applied,
+                ahead: BTreeSet::new(),
+                arrived: false,
+                active: 0,
+                active_once: 0,
+                waits: BTreeMap::new(),
+                next_wait: 0,
+                parked: BTreeMap::new(),
+                kept_back: Vec::new(),
+                position: 0,
+                stopped: None,
+                polling: false,
+                wakers: Vec::new(),
+                replayed: 0,
+                executed: 0,
+            }),
+        }
+    }
+
+    /// What is known of the run. Never held over an await.
+    pub(crate) fn state(&self) -> MutexGuard<'_, RunState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &StreamId {
+        &self.id
+    }
+
+    /// Fixes the identity of a step: to be called when the call is made, in the order of the code.
+    ///
+    /// # Errors
+    /// The name cannot be one, or the scope is nested too deep.
+    pub fn call(&self, scope: &str, name: &str) -> Result<StepId, String> {
+        check_name(name)?;
+        if scope.len() + name.len() + 22 > crate::step::STEP_PATH_LIMIT_BYTES {
+            let limit = crate::step::STEP_PATH_LIMIT_BYTES;
+            return Err(format!(
+                "{name}: its scope is nested too deep for {limit} bytes"
+            ));
+        }
+        let mut state = self.state();
+        let id = state.occurrences.take(scope, name);
+        if state.journal.call(&id) {
+            state.wake();
+        }
+        Ok(id)
+    }
+
+    /// A new turn of a loop: identities of earlier ones never come again.
+    pub(crate) fn new_turn(&self) {
+        self.state().occurrences.clear();
+    }
+
+    /// Why the run does not go on, if it does not.
+    pub fn stopped(&self) -> Option<Stopped> {
+        self.state().stopped.clone()
+    }
+
+    /// Stops the run: nothing more is executed. The first reason stays.
+    pub(crate) fn stop(&self, why: Stopped) -> Stopped {
+        let mut state = self.state();
+        let why = state.stopped.get_or_insert(why).clone();
+        state.wake();
+        why
+    }
+
+    /// Outcomes that were kept back are not recorded any more.
+    pub(crate) fn drop_kept_back(&self) {
+        self.state().kept_back.clear();
+    }
+
+    /// The idempotency key of one of its steps.
+    pub(crate) fn key(&self, id: &StepId) -> String {
+        crate::step::idempotency_key(&self.lineage, id.as_str())
+    }
+
+    pub(crate) fn is_replay(&self) -> bool {
+        self.token.is_none()
+    }
+
+    /// Appends as the run's worker, with other streams' events in the same append.
+    async fn append_with(
+        &self,
+        events: Vec<NewEvent>,
+        others: Vec<Append>,
+    ) -> Result<u64, StoreError> {
+        let mut own = Append::to(self.id.clone(), events);
+        own.token = self.token;
+        let count = own.events.len() as u64;
+        let mut batch = vec![own];
+        batch.extend(others);
+        let appended = self.store.append(batch).await?;
+        let head = appended.heads.first().map_or(0, |head| head.sequence);
+        let mut state = self.state();
+        state.position = state.position.max(appended.position);
+        state.took(head, count);
+        drop(state);
+        self.syncer.appended(appended.position);
+        Ok(head)
+    }
+}
+
+impl RunState {
+    /// Events of ours are in the stream, the last of them at `head`.
+    fn took(&mut self, head: u64, count: u64) {
+        if head - count == self.applied {
+            self.applied = head;
+            while self.ahead.remove(&(self.applied + 1)) {
+                self.applied += 1;
+            }
+        } else {
+            self.ahead.extend(head - count + 1..=head);
+        }
+    }
+
+    pub fn wake(&mut self) {
+        for waker in self.wakers.drain(..) {
+            waker.wake();
+        }
+    }
+
+    pub fn wakes(&mut self, waker: &Waker) {
+        if !self.wakers.iter().any(|known| known.will_wake(waker)) {
+            self.wakers.push(waker.clone());
+        }
+    }
+}

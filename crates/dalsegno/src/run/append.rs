@@ -1,0 +1,256 @@
+//! How a run's worker records, and how it hears of what others recorded.
+//!
+//! Invariants: outcomes that were kept back are recorded in front of whatever is recorded next, in
+//! the same append, so that nothing recorded ever depends on something that is not. What the worker
+//! recorded itself is taken into the journal once.
+
+use std::sync::Arc;
+
+use dalsegno_store::{Append, Event, Kind, NewEvent, StoreError};
+
+use super::{Active, Run, RunState, Stopped};
+use crate::effect::Moment;
+use crate::journal::read_usage;
+use crate::record;
+use crate::step::{StepId, StepKind};
+
+/// Events of others read at once.
+const PAGE: usize = 256;
+
+/// Why something was not recorded.
+#[derive(Debug)]
+pub(crate) enum NotRecorded {
+    /// It is larger than it may be, or another run did not take its part; nothing was recorded, and
+    /// the run can go on.
+    Refused(String),
+    /// The run does not go on.
+    Stopped(Stopped),
+}
+
+impl From<Stopped> for NotRecorded {
+    fn from(stopped: Stopped) -> NotRecorded {
+        NotRecorded::Stopped(stopped)
+    }
+}
+
+impl Run {
+    /// Records events, behind those that were kept back. The sequence of the last one.
+    pub(crate) async fn record(
+        self: &Arc<Self>,
+        events: Vec<NewEvent>,
+    ) -> Result<u64, NotRecorded> {
+        self.record_with(events, Vec::new()).await
+    }
+
+    /// The same, with events of other streams in the same append.
+    pub(crate) async fn record_with(
+        self: &Arc<Self>,
+        events: Vec<NewEvent>,
+        others: Vec<Append>,
+    ) -> Result<u64, NotRecorded> {
+        self.record_unless(events, others, |_| false).await
+    }
+
+    /// The same; errors that are `expected` do not stop the run.
+    async fn record_unless(
+        self: &Arc<Self>,
+        events: Vec<NewEvent>,
+        others: Vec<Append>,
+        expected: impl Fn(&StoreError) -> bool,
+    ) -> Result<u64, NotRecorded> {
+        if self.is_replay() {
+            return Err(self.stop(Stopped::EndOfRecord).into());
+        }
+        let _active = Active::new(self);
+        let now_us = self.runtime.now_us();
+        let kept: Vec<_> = std::mem::take(&mut self.state().kept_back);
+        let noted: Vec<NewEvent> = events.iter().filter(|e| matters(e)).map(light).collect();
+        let mut all: Vec<NewEvent> = kept.iter().map(|(_, event)| event.clone()).collect();
+        let before = all.len();
+        all.extend(events);
+        match self.append_with(all, others).await {
+            Ok(head) => {
+                let mut state = self.state();
+                for event in noted {
+                    state.note(&self.id, &event, head, now_us);
+                }
+                Ok(head)
+            }
+            Err(e) => {
+                // They are still to be recorded, if anything is.
+                if before > 0 {
+                    let mut state = self.state();
+                    let newer = std::mem::replace(&mut state.kept_back, kept);
+                    state.kept_back.extend(newer);
+                }
+                match expected(&e) {
+                    true => Err(NotRecorded::Refused(e.to_string())),
+                    false => Err(self.not_recorded(e)),
+                }
+            }
+        }
+    }
+
+    /// Records events together with those of another run. If that run does not take them, nothing is
+    /// recorded, and this run can go on.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        events: Vec<NewEvent>,
+        other: Append,
+    ) -> Result<(), NotRecorded> {
+        let to = other.stream.clone();
+        let refusals = |error: &StoreError| match error {
+            StoreError::Ended { stream, .. }
+            | StoreError::Refused { stream, .. }
+            | StoreError::Conflict { stream, .. }
+            | StoreError::NotFound { stream } => *stream == to,
+            _ => false,
+        };
+        self.record_unless(events, vec![other], refusals)
+            .await
+            .map(drop)
+    }
+
+    fn not_recorded(&self, error: StoreError) -> NotRecorded {
+        let why = error.to_string();
+        match error {
+            StoreError::TooLarge { .. } | StoreError::Name(_) => NotRecorded::Refused(why),
+            StoreError::Fenced { .. } | StoreError::Ended { .. } => {
+                self.stop(Stopped::Fenced(why)).into()
+            }
+            _ => self.stop(Stopped::Store(why)).into(),
+        }
+    }
+
+    /// Waits until all that this run recorded survives a crash, if the rule says so.
+    pub(crate) async fn commit(
+        self: &Arc<Self>,
+        effect: crate::effect::Effect,
+        moment: Moment,
+    ) -> Result<(), Stopped> {
+        if crate::effect::waits(effect, self.settings.durability, moment) {
+            self.durable().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all that this run recorded survives a crash.
+    pub(crate) async fn durable(self: &Arc<Self>) -> Result<(), Stopped> {
+        let _active = Active::new(self);
+        let position = self.state().position;
+        match self.store.durable(position).await {
+            Ok(()) => {
+                self.syncer.durable(position);
+                Ok(())
+            }
+            Err(e) => Err(self.stop(Stopped::Store(e.to_string()))),
+        }
+    }
+
+    /// Somebody else has recorded something for this run.
+    pub(crate) fn arrived(&self) {
+        let mut state = self.state();
+        state.arrived = true;
+        state.wake();
+    }
+
+    /// Whether something has come that [`Run::catch_up`] would find.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.state().arrived
+    }
+
+    /// Takes in what others recorded.
+    pub(crate) async fn catch_up(&self) -> Result<(), Stopped> {
+        loop {
+            let from = {
+                let mut state = self.state();
+                state.arrived = false;
+                state.applied + 1
+            };
+            let page = self.store.read(&self.id, from, PAGE).await;
+            let page = page.map_err(|e| self.stop(Stopped::Store(e.to_string())))?;
+            let full = page.len() == PAGE;
+            let mut state = self.state();
+            for recorded in page {
+                state.take(recorded.event);
+            }
+            let (cancel, fail) = (state.journal.cancel.clone(), state.journal.fail.clone());
+            state.wake();
+            drop(state);
+            if let Some(why) = fail {
+                return Err(self.stop(Stopped::Failed(why)));
+            }
+            if let Some(why) = cancel {
+                return Err(self.stop(Stopped::Cancelled(why)));
+            }
+            if !full {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Whether the journal has to know of an event of ours while the run is in memory. What a step came
+/// to, the code that asked has been told already.
+fn matters(event: &NewEvent) -> bool {
+    match event.kind {
+        Kind::StepIntended => {
+            let fields = &event.fields;
+            fields.get(record::step::CHILD).is_some()
+                || fields.get(record::step::APPROVAL).is_some()
+                || fields.number(record::step::EFFECT) == Some(crate::effect::Effect::Once.number())
+        }
+        Kind::StepSucceeded | Kind::StepFailed => true,
+        Kind::DecisionCommitted | Kind::User(_) => false,
+        _ => true,
+    }
+}
+
+/// Without payloads: they are not asked for again.
+fn light(event: &NewEvent) -> NewEvent {
+    NewEvent::new(event.kind.clone()).with_fields(event.fields.clone())
+}
+
+impl RunState {
+    /// Takes in an event of ours.
+    fn note(&mut self, id: &dalsegno_store::StreamId, new: &NewEvent, head: u64, now_us: u64) {
+        if matches!(new.kind, Kind::StepSucceeded | Kind::StepFailed) {
+            let known = new.fields.text(record::step::STEP).map(StepId::new);
+            let known = known.filter(|step| self.journal.steps.contains_key(step));
+            if known.is_none() {
+                self.note_usage(new);
+                return;
+            }
+        }
+        let mut event = Event::new(id.clone(), head, 0, now_us, new.kind.clone());
+        event.fields = new.fields.clone();
+        self.journal.apply(event);
+    }
+
+    /// What a step used that is not in the journal, because nobody will ask for it.
+    pub(super) fn note_usage(&mut self, event: &NewEvent) {
+        if event.fields.get(record::failure::RETRY_AT).is_some() {
+            return;
+        }
+        let mut usage = read_usage(&event.fields);
+        let kind = event.fields.number(record::step::KIND);
+        let kind = kind.and_then(StepKind::from_number);
+        if matches!(kind, Some(StepKind::Model | StepKind::Tool)) {
+            usage.steps += 1;
+        }
+        self.journal.usage.add(&usage);
+    }
+
+    /// Takes in an event that was read.
+    fn take(&mut self, event: Event) {
+        let sequence = event.sequence;
+        let ours = self.ahead.remove(&sequence);
+        if sequence <= self.applied {
+            return;
+        }
+        self.applied = sequence;
+        if !ours {
+            self.journal.apply(event);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What a run waits for, and when it is idle.
+//!
+//! A run is *idle* when its code can do nothing until something comes from outside: no step is being
+//! executed, and at least one wait is open. Then it can be written down and leave memory.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::{Run, RunState, Stopped};
+
+/// Something that the code waits for.
+#[derive(Clone, Debug)]
+pub(crate) struct Wait {
+    /// In words, as in `signal paid` or `approval refund#1`.
+    pub what: String,
+    /// When it is over at the latest, in microseconds since 1970.
+    pub due_us: Option<u64>,
+}
+
+/// What a run can do when its code has nothing to do.
+#[derive(Debug)]
+pub(crate) enum Idle {
+    /// Something is being executed, or the code waits for something of its own.
+    No,
+    /// Nothing until something comes, or until a time.
+    Waiting { due_us: Option<u64> },
+    /// Nothing ever: it waits, and has not come to everything that is recorded.
+    Astray,
+}
+
+/// Counts a step as being executed until it is dropped.
+pub(crate) struct Active {
+    run: Arc<Run>,
+    once: bool,
+    /// What to stop the run for if the step is dropped unfinished.
+    doubt: Option<Box<dyn FnOnce() -> Stopped + Send + Sync>>,
+}
+
+impl Active {
+    pub fn new(run: &Arc<Run>) -> Active {
+        run.state().active += 1;
+        Active {
+            run: Arc::clone(run),
+            once: false,
+            doubt: None,
+        }
+    }
+
+    /// If it is dropped before [`Active::end`], nobody knows what became of it.
+    pub fn in_doubt(&mut self, why: impl FnOnce() -> Stopped + Send + Sync + 'static) {
+        self.doubt = Some(Box::new(why));
+        self.once = true;
+        self.run.state().active_once += 1;
+    }
+
+    /// The outcome is known.
+    pub fn end(mut self) {
+        self.doubt = None;
+    }
+}
+
+impl std::fmt::Debug for Active {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Active")
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        let mut state = self.run.state();
+        state.active = state.active.saturating_sub(1);
+        if self.once {
+            state.active_once = state.active_once.saturating_sub(1);
+        }
+        // Who decides whether the run is idle has to look again.
+        if !state.polling {
+            state.wake();
+        }
+        drop(state);
+        if let Some(why) = self.doubt.take() {
+            self.run.stop(why());
+        }
+    }
+}
+
+/// Waits until something is so.
+pub(crate) struct Until<T, F> {
+    run: Arc<Run>,
+    wait: Wait,
+    key: Option<u64>,
+    check: F,
+    result: std::marker::PhantomData<fn() -> T>,
+}
+
+// Nothing in it is pinned.
+impl<T, F> Unpin for Until<T, F> {}
+
+impl Run {
+    /// Waits until `check` finds something in what is known of the run. It is asked again whenever
+    /// something has come.
+    pub(crate) fn until<T, F>(self: &Arc<Self>, wait: Wait, check: F) -> Until<T, F>
+    where
+        F: FnMut(&mut RunState) -> Option<T>,
+    {
+        Until {
+            run: Arc::clone(self),
+            wait,
+            key: None,
+            check,
+            result: std::marker::PhantomData,
+        }
+    }
+
+    /// Waits until the code has come to everything that is recorded.
+    pub(crate) async fn replayed(self: &Arc<Self>, what: String) {
+        if self.state().journal.remaining == 0 {
+            return;
+        }
+        let key = {
+            let mut state = self.state();
+            let key = state.next_wait;
+            state.next_wait += 1;
+            state.parked.insert(key, what);
+            key
+        };
+        let _parked = Parked(Arc::clone(self), key);
+        std::future::poll_fn(|context| {
+            let mut state = self.state();
+            if state.journal.remaining == 0 {
+                return Poll::Ready(());
+            }
+            state.wakes(context.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// What the run can do now that its code has nothing to do.
+    pub(crate) fn idle(&self) -> Idle {
+        let state = self.state();
+        if state.active > 0 || (state.waits.is_empty() && state.parked.is_empty()) {
+            return Idle::No;
+        }
+        if state.journal.remaining > 0 {
+            return Idle::Astray;
+        }
+        if state.waits.is_empty() {
+            return Idle::No;
+        }
+        let due_us = state.waits.values().filter_map(|wait| wait.due_us).min();
+        Idle::Waiting { due_us }
+    }
+
+    /// Whether a step is being executed.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.state().active > 0
+    }
+
+    /// Whether a `once` step is being executed.
+    pub(crate) fn is_busy_with_once(&self) -> bool {
+        self.state().active_once > 0
+    }
+
+    /// Whether the code has not come to everything that is recorded.
+    pub(crate) fn is_astray(&self) -> bool {
+        self.state().journal.remaining > 0
+    }
+
+    /// What the code waits for, in words.
+    pub(crate) fn waits_for(&self) -> Vec<String> {
+        let state = self.state();
+        state.waits.values().map(|wait| wait.what.clone()).collect()
+    }
+
+    /// What the code wants to do, and may not before it has come to everything recorded.
+    pub(crate) fn parked(&self) -> Vec<String> {
+        self.state().parked.values().cloned().collect()
+    }
+}
+
+struct Parked(Arc<Run>, u64);
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        self.0.state().parked.remove(&self.1);
+    }
+}
+
+impl<T, F> Future for Until<T, F>
+where
+    F: FnMut(&mut RunState) -> Option<T>,
+{
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let this = self.get_mut();
+        let mut state = this.run.state();
+        if let Some(found) = (this.check)(&mut state) {
+            return Poll::Ready(found);
+        }
+        if this.key.is_none() {
+            let key = state.next_wait;
+            state.next_wait += 1;
+            state.waits.insert(key, this.wait.clone());
+            this.key = Some(key);
+        }
+        state.wakes(context.waker());
+        Poll::Pending
+    }
+}
+
+impl<T, F> Drop for Until<T, F> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.run.state().waits.remove(&key);
+        }
+    }
+}

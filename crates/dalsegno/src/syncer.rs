@@ -1,0 +1,81 @@
+//! Holds the bound of [`Durability::Bounded`](crate::Durability): whatever was recorded is on disk
+//! that much later at the latest.
+//!
+//! Invariant: when something was recorded and nobody has waited for it, a sync begins within half
+//! of the bound, which leaves the other half for the disk.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use dalsegno_store::{Position, Store};
+
+use crate::runtime::Runtime;
+
+/// Syncs what nobody waits for.
+#[derive(Debug)]
+pub struct Syncer {
+    /// `None`: everybody waits for what they record.
+    bound: Option<Duration>,
+    appended: AtomicU64,
+    durable: AtomicU64,
+    /// A task is on its way.
+    pending: AtomicBool,
+    parts: Option<(Arc<dyn Store>, Arc<dyn Runtime>)>,
+    me: Weak<Syncer>,
+}
+
+impl Syncer {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        runtime: Arc<dyn Runtime>,
+        bound: Option<Duration>,
+    ) -> Arc<Syncer> {
+        Arc::new_cyclic(|me| Syncer {
+            bound,
+            appended: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+            pending: AtomicBool::new(false),
+            parts: bound.map(|_| (store, runtime)),
+            me: me.clone(),
+        })
+    }
+
+    /// Something was recorded, up to a position.
+    pub(crate) fn appended(&self, position: Position) {
+        let Some(bound) = self.bound else { return };
+        self.appended.fetch_max(position, Ordering::SeqCst);
+        if self.pending.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let (Some(me), Some((_, runtime))) = (self.me.upgrade(), &self.parts) else {
+            return;
+        };
+        let at = runtime.now_us() + bound.as_micros() as u64 / 2;
+        let sleep = runtime.sleep_until(at);
+        runtime.spawn(Box::pin(async move {
+            sleep.await;
+            me.sync().await;
+        }));
+    }
+
+    /// Somebody has waited for a position.
+    pub(crate) fn durable(&self, position: Position) {
+        self.durable.fetch_max(position, Ordering::SeqCst);
+    }
+
+    async fn sync(&self) {
+        // What is recorded from here on gets a task of its own.
+        self.pending.store(false, Ordering::SeqCst);
+        let appended = self.appended.load(Ordering::SeqCst);
+        if self.durable.load(Ordering::SeqCst) >= appended {
+            return;
+        }
+        if let Some((store, _)) = &self.parts {
+            // A store that fails says so to whoever uses it next.
+            if store.durable(appended).await.is_ok() {
+                self.durable(appended);
+            }
+        }
+    }
+}
