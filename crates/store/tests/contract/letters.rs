@@ -108,6 +108,7 @@ async fn what_no_letter_can_say_is_refused_when_sent(world: World) {
         Kind::CancelRequested,
         Kind::StepResolved,
         Kind::AttentionCleared,
+        Kind::BudgetSet,
     ];
     let mut sent = 0;
     for kind in Kind::ALL.iter().chain(&[Kind::Unknown(0x7ffe)]) {
