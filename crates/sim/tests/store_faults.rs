@@ -10,7 +10,7 @@
 #![cfg(not(shuttle))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -113,13 +113,14 @@ impl Work<'_> {
         assert!(report.is_sound(), "{report}{:#?}", disk.trace());
     }
 
-    /// Goes on with the store that was open when it happened.
-    fn go_on(&self, disk: &SimDisk, store: &LocalStore, told: &RefCell<Told>) {
+    /// Goes on with the store that was open when it happened. Whether a sync of its log had failed.
+    fn go_on(&self, disk: &SimDisk, store: &LocalStore, told: &RefCell<Told>) -> bool {
         let failed: Vec<String> = disk.trace().into_iter().filter(|l| has_failed(l)).collect();
         self.look(disk, store, *told.borrow());
         let noted = note(store, told);
         let hit_the_log = failed.iter().any(|line| is_of_the_log(line));
-        if failed.iter().any(|line| is_sync_of_the_log(line)) {
+        let sync_failed = failed.iter().any(|line| is_sync_of_the_log(line));
+        if sync_failed {
             assert!(noted.is_err(), "acknowledged after {failed:?}");
             assert!(note(store, told).is_err());
             drop((self.act)(store));
@@ -130,11 +131,12 @@ impl Work<'_> {
             assert!(hit_the_log, "{noted:?} after {failed:?}");
         }
         self.look(disk, store, *told.borrow());
+        sync_failed
     }
 
     fn with_faults(&self, base: &SimDisk) {
         let start = |disk: &SimDisk| self.start(disk);
-        let healthy = RefCell::new(0);
+        let (healthy, final_ones) = (Cell::new(0), Cell::new(0));
         let hits = fail_everywhere(base, start, |disk, fault, often, (store, told)| {
             let told_then = *told.borrow();
             let harmless = is_harmless(fault);
@@ -151,8 +153,9 @@ impl Work<'_> {
             }
             if let (Some(store), Often::Once) = (&store, often) {
                 disk.heal();
-                self.go_on(disk, store, &told);
-                *healthy.borrow_mut() += u64::from(told.borrow().done);
+                let sync_failed = self.go_on(disk, store, &told);
+                final_ones.set(final_ones.get() + u64::from(sync_failed));
+                healthy.set(healthy.get() + u64::from(told.borrow().done && !sync_failed));
             }
             // With the disk as it is, which may be failing still.
             drop(store);
@@ -161,9 +164,11 @@ impl Work<'_> {
             End::LosesAll.befall(disk);
             self.reopen(disk, told);
         });
-        let healthy = healthy.into_inner();
-        println!("{hits} faults, {healthy} times the same store went on");
-        assert!(hits > 50 && healthy > 20);
+        let (healthy, final_ones) = (healthy.get(), final_ones.get());
+        println!(
+            "{hits} faults: {healthy} times the store went on, {final_ones} times never again"
+        );
+        assert!(hits > 50 && healthy > 20 && final_ones > 0);
     }
 }
 
