@@ -75,7 +75,7 @@ fn verify_once(fs: &dyn Fs, dir: &Path) -> Result<Report, OpenError> {
         }
     };
     let last = last_used(fs, dir, &numbers)?;
-    let newest = last_started(fs, dir, last);
+    let newest = last_started(fs, dir, last)?;
     let oldest = newest.as_ref().map_or(1, |scan| scan.oldest);
     let mut walk = Walk {
         report: Report::default(),
@@ -83,7 +83,7 @@ fn verify_once(fs: &dyn Fs, dir: &Path) -> Result<Report, OpenError> {
             expect: BEFORE_THE_FIRST,
             end: Ending::default(),
         }),
-        log_id: log_id(fs, dir, &numbers),
+        log_id: log_id(fs, dir, &numbers)?,
         last,
     };
     let mut expected = oldest;
@@ -127,8 +127,11 @@ fn last_used(fs: &dyn Fs, dir: &Path, numbers: &[u64]) -> Result<u64, IoFailure>
         let path = segment::path(dir, *number);
         let failed = |e| IoFailure::new("read", &path, e);
         let file = fs.open(&path, OpenMode::Read).map_err(failed)?;
-        let header = segment::read_header(file.as_ref(), *number);
-        let rewritten = header.is_ok_and(|header| header.rewritten);
+        let rewritten = match segment::read_header(file.as_ref(), *number) {
+            Ok(header) => header.rewritten,
+            Err(HeaderError::Io(e)) => return Err(failed(e)),
+            Err(_) => false,
+        };
         if layout::has_content(file.as_ref(), rewritten).map_err(failed)? {
             return Ok(*number);
         }
@@ -136,23 +139,44 @@ fn last_used(fs: &dyn Fs, dir: &Path, numbers: &[u64]) -> Result<u64, IoFailure>
     Ok(numbers.first().copied().unwrap_or(1))
 }
 
-/// The log's id, from the newest header that can be read.
-fn log_id(fs: &dyn Fs, dir: &Path, numbers: &[u64]) -> u64 {
-    let header = |number: &u64| layout::open_segment(fs, dir, *number, OpenMode::Read).ok();
-    let newest = numbers.iter().rev().find_map(header);
-    newest.map_or(0, |(_, header)| header.log_id)
+/// The log's id, from the newest header that is whole.
+fn log_id(fs: &dyn Fs, dir: &Path, numbers: &[u64]) -> Result<u64, OpenError> {
+    for number in numbers.iter().rev() {
+        let opened = layout::open_segment(fs, dir, *number, OpenMode::Read);
+        if let Some((_, header)) = unless_it_failed(opened)? {
+            return Ok(header.log_id);
+        }
+    }
+    Ok(0)
 }
 
-/// The last segment with a `Start`, if it can be read: it knows which segment is the oldest one.
-fn last_started(fs: &dyn Fs, dir: &Path, last: u64) -> Option<layout::Scan> {
+/// The last segment with a `Start`, if it is whole: it knows which segment is the oldest one.
+fn last_started(fs: &dyn Fs, dir: &Path, last: u64) -> Result<Option<layout::Scan>, OpenError> {
     let scan = |number| {
-        let (file, header) = layout::open_segment(fs, dir, number, OpenMode::Read).ok()?;
-        layout::scan(file, header, None, Mutant::default()).ok()
+        let opened = layout::open_segment(fs, dir, number, OpenMode::Read);
+        let Some((file, header)) = unless_it_failed(opened)? else {
+            return Ok(None);
+        };
+        let path = segment::path(dir, number);
+        let scan = layout::scan(file, header, None, Mutant::default());
+        let scan = scan.map_err(|e| IoFailure::new("read", &path, e))?;
+        Ok::<_, OpenError>(Some(scan).filter(|scan| scan.first_lsn.is_some()))
     };
     // If the group that was to open the last one is torn, the one before knows.
-    let known = |scan: &layout::Scan| scan.first_lsn.is_some();
-    let last_scan = scan(last).filter(known);
-    last_scan.or_else(|| scan(last.checked_sub(1)?).filter(known))
+    match (scan(last)?, last.checked_sub(1)) {
+        (None, Some(before)) => scan(before),
+        (found, _) => Ok(found),
+    }
+}
+
+/// `None` for what is damaged or not there; an error if the file system failed. To take the one
+/// for the other would be to report damage where there is none.
+fn unless_it_failed<T>(opened: Result<T, OpenError>) -> Result<Option<T>, OpenError> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(OpenError::Io(e)) if e.error.kind() != io::ErrorKind::NotFound => Err(e.into()),
+        Err(_) => Ok(None),
+    }
 }
 
 /// What the segment before left.

@@ -54,7 +54,7 @@ mod versions;
 mod tests;
 
 pub use choose::{Chooser, Enumerate, KeepAll, LoseAll, Random};
-pub use fault::{Faults, OpKind, errno};
+pub use fault::{Fault, Faults, OpKind, errno};
 pub use inspect::Unsynced;
 pub use sector::SECTOR;
 
@@ -106,6 +106,23 @@ impl SimDisk {
     /// The operation of this kind after the next `skip` ones fails with this error number.
     pub fn fail_nth(&self, kind: OpKind, skip: u64, errno: i32) {
         self.state().plan.script(kind, skip, errno);
+    }
+
+    /// Operation number `op` has this fault, if it is of a kind that can.
+    pub fn fail_at(&self, op: u64, fault: Fault) {
+        self.state().plan.number(op, op, fault);
+    }
+
+    /// All operations from number `op` on have this fault, if they are of a kind that can.
+    pub fn fail_from(&self, op: u64, fault: Fault) {
+        self.state().plan.number(op, u64::MAX, fault);
+    }
+
+    /// How many operations [`fail_at`](Self::fail_at) and [`fail_from`](Self::fail_from) have hit
+    /// since the disk was last healed.
+    #[must_use]
+    pub fn hits(&self) -> u64 {
+        self.state().plan.hit
     }
 
     /// The bytes that fit on the disk, or no limit. Files that are there already stay.

@@ -21,6 +21,7 @@ mod history;
 mod leases;
 mod letters;
 mod summary;
+mod transfer;
 mod verdict;
 mod work;
 mod write;
@@ -28,6 +29,7 @@ mod write;
 use history::History;
 use letters::Post;
 pub use summary::Summary;
+use transfer::Elsewhere;
 use verdict::Sizes;
 
 const DIR: &str = "store";
@@ -81,6 +83,7 @@ struct World {
     outboxes: Vec<Outbox>,
     history: History,
     post: Post,
+    elsewhere: Elsewhere,
     /// Positions that appends answered, and how many events there were then.
     positions: Vec<(u64, usize)>,
     /// Tokens of leases that this process has taken, and until when.
@@ -141,6 +144,7 @@ impl World {
         let faults = choose_faults(&mut rng);
         let capacity = rng.chance(200).then(|| segment_bytes * rng.range(3, 9));
         let prefixes = (0..2).map(|_| rng.bytes(24_000)).collect();
+        let elsewhere = Elsewhere::new(&disk);
         World {
             disk,
             rng,
@@ -152,6 +156,7 @@ impl World {
             outboxes: Vec::new(),
             history: History::default(),
             post: Post::default(),
+            elsewhere,
             positions: Vec::new(),
             held: std::collections::BTreeMap::new(),
             prefixes,
@@ -195,6 +200,9 @@ impl World {
             if self.rng.chance(150) {
                 self.rot_in_place();
             }
+            if self.rng.chance(if self.rotten { 500 } else { 60 }) {
+                self.repair()?;
+            }
         }
         self.faults = Faults::default();
         self.capacity = None;
@@ -212,10 +220,12 @@ impl World {
                 self.all_letters_taken()?;
             }
             self.copies()?;
+            self.check_elsewhere()?;
             self.disk.power_off_now();
             self.die();
             self.cut_power();
         }
+        self.check_elsewhere()?;
         self.verify()?;
         self.rot_of_the_log()
     }
@@ -244,7 +254,9 @@ impl World {
             return Ok(false);
         };
         let opened = store.opened().clone();
-        if !self.faulty() && !self.rotten && !opened.notices.is_empty() {
+        // With the power gone, a snapshot cannot be read, and is passed over.
+        let all_well = !self.faulty() && !self.rotten && !self.disk.crashed();
+        if all_well && !opened.notices.is_empty() {
             return Err(format!("opening noticed {:?}", opened.notices));
         }
         if was_closed && !self.faulty() && !self.syncs_fail && !opened.clean {
@@ -266,6 +278,9 @@ impl World {
         let faultless = !self.faulty() && !self.disk.crashed();
         if faultless && self.rng.chance(250) {
             self.copies()?;
+        }
+        if self.rng.chance(300) {
+            self.check_elsewhere()?;
         }
         Ok(!self.disk.crashed())
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use dalsegno_log::{AppendError, OpenError, Options, SyncError, repair_on, verify_on};
-use dalsegno_sim::disk::{Enumerate, LoseAll, OpKind, Random, SimDisk, errno};
+use dalsegno_sim::disk::{Enumerate, Fault, LoseAll, OpKind, Random, SimDisk, errno};
 use dalsegno_sim::rng::Rng;
 
 fn options(disk: &SimDisk) -> Options {
@@ -197,4 +197,29 @@ fn torn_bytes_that_come_back_behind_a_seal_are_not_taken_for_damage() {
         assert_eq!(reader.next_record().unwrap().unwrap().payload, b"next");
     }
     assert!(came_back > 3, "only {came_back}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_for_a_moment_is_not_reported_as_damage() {
+    let base = SimDisk::new(1);
+    let log = options(&base).open("log").unwrap();
+    log.append(b"dropped").unwrap();
+    log.seal().unwrap();
+    log.append(b"kept").unwrap();
+    log.seal().unwrap();
+    log.drop_before(2).unwrap();
+    log.close().unwrap();
+    for op in 0.. {
+        let disk = base.snapshot();
+        let at = disk.ops() + op;
+        disk.fail_at(at, Fault::Broken);
+        match verify_on(&disk, "log".as_ref()) {
+            Ok(report) => assert!(report.is_sound(), "operation {op}: {:?}", report.damages),
+            Err(e) => assert!(matches!(e, OpenError::Io(_)), "{e}"),
+        }
+        if disk.ops() <= at {
+            assert!(op > 10, "only {op}");
+            return;
+        }
+    }
 }

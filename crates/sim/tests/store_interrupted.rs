@@ -6,82 +6,16 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use dalsegno_sim::disk::{Chooser, KeepAll, LoseAll, Random, SimDisk};
 use dalsegno_sim::rng::Rng;
-use dalsegno_store::portable::verify_portable;
-use dalsegno_store::{
-    Answer, Append, Export, Kind, LocalStore, NewEvent, NewPayload, Options, Retention, Store,
-    StoreError, StreamId, Version,
+use dalsegno_store::{Export, Store, StoreError, StreamId};
+
+mod stores;
+
+use stores::{
+    ARCHIVED, FILE, are_archived, damage, heads, is_whole, names, now, options, with_a_store,
 };
-
-const FILE: &str = "files/all.dalsegno";
-const ARCHIVED: Retention = Retention {
-    ended_before_us: u64::MAX,
-    archive: true,
-};
-
-fn options(disk: &SimDisk) -> Options {
-    let options = Options::new().segment_bytes(32 << 10).without_threads();
-    options.clock(|| 1).fs(Arc::new(disk.clone()))
-}
-
-fn now<T>(mut answer: Answer<'_, T>) -> Result<T, StoreError> {
-    let mut context = Context::from_waker(Waker::noop());
-    match answer.as_mut().poll(&mut context) {
-        Poll::Ready(result) => result,
-        Poll::Pending => panic!("nobody else is there to wait for"),
-    }
-}
-
-fn names() -> [StreamId; 4] {
-    let runs = ["a", "b", "c"].map(|name| StreamId::run(name).unwrap());
-    let [a, b, c] = runs;
-    [a, b, c, StreamId::memory("m").unwrap()]
-}
-
-/// A store with runs, ended and not, and a memory, with payloads that they share.
-fn with_a_store(dir: &str) -> SimDisk {
-    let disk = SimDisk::new(7);
-    let store = options(&disk).open(dir).unwrap();
-    for (n, stream) in names().iter().enumerate() {
-        let shared = NewPayload::new("text/plain", vec![b'x'; 3000 + n]);
-        let kinds = match n {
-            3 => vec![Kind::FactConfirmed],
-            2 => vec![Kind::RunCreated, Kind::StepIntended],
-            _ => vec![Kind::RunCreated, Kind::StepIntended, Kind::RunCompleted],
-        };
-        for kind in kinds {
-            let event = NewEvent::new(kind).with_input(shared.clone());
-            let batch = vec![Append::to(stream.clone(), vec![event])];
-            now(store.append(batch)).unwrap();
-        }
-        store.seal().unwrap();
-    }
-    store.close().unwrap();
-    drop(store);
-    dalsegno_log::fs::Fs::create_dir(&disk, Path::new("files")).unwrap();
-    disk.reboot(&mut LoseAll);
-    disk
-}
-
-fn heads(store: &LocalStore) -> Vec<Option<Version>> {
-    let streams = names();
-    let heads = streams.iter().map(|stream| {
-        let head = now(store.head(stream)).unwrap()?;
-        let events = now(store.read(stream, 1, 100)).unwrap();
-        assert_eq!(events.last().unwrap().hash, head.hash);
-        for recorded in &events {
-            for payload in recorded.event.payloads() {
-                assert!(now(store.payload(payload)).unwrap().len() >= 3000);
-            }
-        }
-        Some(head)
-    });
-    heads.collect()
-}
 
 /// Does something with the power going at each of its operations in turn, and looks at what is
 /// there after each kind of end. Says how many operations it had.
@@ -112,12 +46,6 @@ fn cut_everywhere(
         }
     }
     0
-}
-
-fn is_whole(disk: &SimDisk, path: &str) -> Option<usize> {
-    let bytes = disk.read_file(path).ok()?;
-    let report = verify_portable(&bytes[..]).unwrap();
-    Some(report.streams.len())
 }
 
 #[test]
@@ -176,15 +104,10 @@ fn a_run_is_in_the_store_or_in_the_archive() {
         store.retire(&ARCHIVED)?;
         store.close()
     };
-    let archived = |disk: &SimDisk| {
-        let files = disk.files("store/archive").into_iter();
-        let mut files = files.filter(|name| name.ends_with(".dalsegno"));
-        files.any(|name| is_whole(disk, &format!("store/archive/{name}")) == Some(2))
-    };
     let ops = cut_everywhere(&base, retire, |disk, done| {
         let found = heads(&options(disk).open("store").unwrap());
         assert_eq!(found[2..], before[2..]);
-        assert!(found[..2] == before[..2] || archived(disk));
+        assert!(found[..2] == before[..2] || are_archived(disk));
         assert!(!done || found[..2] == [None, None]);
         retire(disk).unwrap();
         let found = heads(&options(disk).open("store").unwrap());
@@ -192,7 +115,7 @@ fn a_run_is_in_the_store_or_in_the_archive() {
             (&found[..2], &found[2..]),
             (&[None, None][..], &before[2..])
         );
-        assert!(archived(disk));
+        assert!(are_archived(disk));
         let report = options(disk).verify("store").unwrap();
         assert!(report.is_sound(), "{report}");
     });
@@ -203,16 +126,7 @@ fn a_run_is_in_the_store_or_in_the_archive() {
 fn a_repair_that_was_interrupted_is_finished_by_another() {
     let base = with_a_store("store");
     let before = heads(&options(&base).open_read_only("store").unwrap());
-    // Run `b` is in the second segment; and an index and a snapshot are damaged too.
-    let segment = "store/log/0000000000000002.seg";
-    let middle = base.file_len(segment).unwrap() / 2 + 200;
-    base.flip_bit(segment, middle, 3).unwrap();
-    base.flip_bit("store/index/0000000000000001.index", 5000, 3)
-        .unwrap();
-    let newest = base.files("store/snapshots").into_iter().max().unwrap();
-    base.flip_bit(format!("store/snapshots/{newest}"), 60, 1)
-        .unwrap();
-    assert!(!options(&base).verify("store").unwrap().is_sound());
+    damage(&base);
     let repair = |disk: &SimDisk| options(disk).repair("store").map(drop);
     let ops = cut_everywhere(&base, repair, |disk, _| {
         repair(disk).unwrap();

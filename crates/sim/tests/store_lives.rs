@@ -26,9 +26,12 @@ fn two_thousand_lives_of_a_store_keep_every_promise() {
         ("letters taken", summary.letters_taken),
         ("letters refused", summary.letters_refused),
         ("leases", summary.leases),
+        ("exports", summary.exports),
+        ("imports", summary.imports),
     ] {
         assert!(count > 1_000, "only {count} {what}");
     }
     assert!(summary.retired_runs > 500, "only {}", summary.retired_runs);
+    assert!(summary.repairs > 100, "only {} repairs", summary.repairs);
     assert!(summary.torn_tails > 50, "only {} torn", summary.torn_tails);
 }

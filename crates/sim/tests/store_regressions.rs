@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use dalsegno_sim::disk::{LoseAll, OpKind, SimDisk, errno};
+use dalsegno_sim::disk::{Fault, LoseAll, OpKind, SimDisk, errno};
 use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::{
-    Answer, Append, Fields, Kind, LocalStore, NewEvent, NewPayload, Options, Retention, Store,
-    StoreError, StreamId, field,
+    Answer, Append, Fields, Hash, Kind, LocalStore, NewEvent, NewPayload, Options, Retention,
+    Store, StoreError, StreamId, field,
 };
 
 const DIR: &str = "store";
@@ -227,4 +227,76 @@ fn a_memory_is_no_run() {
         matches!(created, Err(StoreError::Refused { .. })),
         "{created:?}"
     );
+}
+
+/// A store with one letter that waits; and the letter's file.
+fn with_a_letter(seed: u64) -> (SimDisk, String) {
+    let disk = SimDisk::new(seed);
+    let store = options(&disk).open(DIR).unwrap();
+    let run = StreamId::run("a").unwrap();
+    append_all(&store, &run, &[Kind::RunCreated]);
+    let letter = NewLetter::new(run, Kind::SignalReceived, 1);
+    now(store.send(&letter)).unwrap();
+    store.close().unwrap();
+    drop(store);
+    let [file] = &disk.files("store/mailbox")[..] else {
+        panic!("one letter");
+    };
+    (disk.snapshot(), format!("store/mailbox/{file}"))
+}
+
+#[test]
+fn repair_leaves_a_letter_that_cannot_be_read_for_a_moment() {
+    let (base, file) = with_a_letter(10);
+    for op in 0.. {
+        let disk = base.snapshot();
+        let at = disk.ops() + op;
+        disk.fail_at(at, Fault::Broken);
+        drop(options(&disk).repair(DIR));
+        assert!(disk.file_len(&file).is_ok(), "{:?}", disk.files(DIR));
+        if disk.ops() <= at {
+            assert!(op > 20, "only {op}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn repair_leaves_a_letter_from_a_newer_version() {
+    let (disk, file) = with_a_letter(11);
+    let mut bytes = disk.read_file(&file).unwrap();
+    let end = bytes.len() - 32;
+    bytes[16] = 2;
+    let hash = Hash::of(&bytes[..end]);
+    bytes[end..].copy_from_slice(hash.as_bytes());
+    disk.write_raw(&file, &bytes).unwrap();
+    let repair = options(&disk).repair(DIR).unwrap();
+    assert!(repair.actions.is_empty(), "{:?}", repair.actions);
+    assert_eq!(disk.read_file(&file).unwrap(), bytes);
+}
+
+#[test]
+fn an_index_of_a_segment_that_is_longer_again_is_no_damage() {
+    let mut longer = 0;
+    for seed in 0..40 {
+        let disk = SimDisk::new(seed);
+        let store = options(&disk).open(DIR).unwrap();
+        let run = StreamId::run("a").unwrap();
+        append_all(&store, &run, &[Kind::RunCreated]);
+        // That of the next segment succeeds, that of the seal does not.
+        disk.fail_nth(OpKind::Sync, 1, errno::EIO);
+        assert!(store.seal().is_err());
+        disk.restart_process();
+        drop(store);
+        // The cache may show the file cut off behind its seal, and then it gets its index.
+        let store = options(&disk).open(DIR).unwrap();
+        store.seal().unwrap();
+        let first = "store/log/0000000000000001.seg";
+        let bytes = disk.file_len(first).unwrap();
+        lose_power(&disk, store);
+        longer += u64::from(disk.file_len(first).unwrap() > bytes);
+        let report = options(&disk).verify(DIR).unwrap();
+        assert!(report.is_sound(), "seed {seed}: {report}");
+    }
+    assert!(longer > 3, "only {longer}");
 }

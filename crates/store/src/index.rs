@@ -127,6 +127,11 @@ pub(crate) struct Index {
     key_of: fn(&str) -> [u8; KEY_BYTES],
 }
 
+/// What an index says it is of; nothing of it was checked.
+pub(crate) fn claimed_identity(bytes: &[u8]) -> Option<Identity> {
+    bytes.get(..header::HEADER_BYTES).map(Identity::decode)
+}
+
 impl Index {
     /// Reads the header. The path is for errors.
     ///

@@ -1,12 +1,13 @@
 //! Which operations fail, and with what.
 //!
 //! There are two sources: probabilities for long runs ([`Faults`]), and a script for tests that
-//! want one failure at one place.
+//! want one failure at one place, given by its kind or by its number ([`Fault`]).
 //!
 //! Invariant: a scripted failure fires exactly once, and before chance is asked.
 
 use std::fmt;
 
+use super::state::Fate;
 use crate::rng::Rng;
 
 /// The error numbers that the disk gives by itself.
@@ -78,6 +79,46 @@ impl fmt::Display for OpKind {
             Self::Len => "len",
             Self::Truncate => "truncate",
         })
+    }
+}
+
+/// What can go wrong with one operation, if it is of a kind to which it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// EIO: to any kind. See [`Faults`] for what has happened nevertheless.
+    Broken,
+    /// ENOSPC: to what takes room, now or when it is synced.
+    Full,
+    /// EMFILE: to opening a file, and to syncing a folder, which has to be opened.
+    TooManyFiles,
+    /// EINTR: to reading and writing.
+    Interrupted,
+    /// Less than asked, but at least one byte: of reading and writing.
+    Short,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 5] = [
+        Fault::Broken,
+        Fault::Full,
+        Fault::TooManyFiles,
+        Fault::Interrupted,
+        Fault::Short,
+    ];
+
+    fn fate(self, kind: OpKind) -> Option<Fate> {
+        use OpKind::{CreateDir, Open, Read, Rename, Sync, SyncDir, Truncate, Write};
+        match (self, kind) {
+            (Fault::Broken, _) => Some(Fate::Fail(errno::EIO)),
+            (Fault::Full, CreateDir | Open | Write | Rename | Truncate | Sync | SyncDir) => {
+                Some(Fate::Fail(errno::ENOSPC))
+            }
+            (Fault::TooManyFiles, Open | SyncDir) => Some(Fate::Fail(errno::EMFILE)),
+            (Fault::Interrupted, Read | Write) => Some(Fate::Fail(errno::EINTR)),
+            (Fault::Short, Read | Write) => Some(Fate::Short),
+            _ => None,
+        }
     }
 }
 
@@ -154,11 +195,22 @@ struct Scripted {
     errno: i32,
 }
 
+/// A fault of operations by their number.
+#[derive(Clone, Debug)]
+struct Numbered {
+    from: u64,
+    until: u64,
+    fault: Fault,
+}
+
 /// Chance and script together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultPlan {
     pub(super) faults: Faults,
     script: Vec<Scripted>,
+    numbered: Option<Numbered>,
+    /// How many operations a numbered fault has hit.
+    pub(super) hit: u64,
 }
 
 impl FaultPlan {
@@ -166,8 +218,22 @@ impl FaultPlan {
         self.script.push(Scripted { kind, skip, errno });
     }
 
+    pub(super) fn number(&mut self, from: u64, until: u64, fault: Fault) {
+        self.numbered = Some(Numbered { from, until, fault });
+    }
+
     /// Asked once for each operation.
-    pub(super) fn next(&mut self, kind: OpKind, rng: &mut Rng) -> Option<i32> {
+    pub(super) fn next(&mut self, number: u64, kind: OpKind, rng: &mut Rng) -> Fate {
+        let hits = self.numbered.as_ref();
+        let hits = hits.filter(|n| (n.from..=n.until).contains(&number));
+        if let Some(fate) = hits.and_then(|n| n.fault.fate(kind)) {
+            self.hit += 1;
+            return fate;
+        }
+        self.scripted(kind, rng).map_or(Fate::Go, Fate::Fail)
+    }
+
+    fn scripted(&mut self, kind: OpKind, rng: &mut Rng) -> Option<i32> {
         let mut fired = None;
         self.script.retain_mut(|fault| {
             if fault.kind != kind {

@@ -19,6 +19,8 @@ use super::versions::AfterFailure;
 
 /// No file may grow past this; a wild offset is a mistake, not a test.
 const MAX_FILE_BYTES: u64 = 1 << 30;
+/// As a chance, in a thousand.
+const ALWAYS: u16 = 1000;
 
 pub(super) struct SimFile {
     pub(super) disk: SimDisk,
@@ -57,7 +59,10 @@ impl FsFile for SimFile {
             || format!(" @{offset} +{asked}"),
             |state, fate| {
                 fail(fate)?;
-                let short = state.plan.faults.read_short;
+                let short = match fate {
+                    Fate::Short => ALWAYS,
+                    _ => state.plan.faults.read_short,
+                };
                 let asked = shortened(state, asked, short);
                 Ok(state.inode(self.inode)?.read(&mut buf[..asked], offset))
             },
@@ -79,6 +84,7 @@ impl FsFile for SimFile {
                         let short = state.plan.faults.write_short;
                         shortened(state, asked, short)
                     }
+                    Fate::Short => shortened(state, asked, ALWAYS),
                     Fate::Fail(errno::EIO) => state.rng.index(asked + 1),
                     Fate::Fail(_) => 0,
                     Fate::Crash => asked,
@@ -190,14 +196,14 @@ impl fmt::Debug for SimLock {
 pub(super) fn fail(fate: Fate) -> io::Result<()> {
     match fate {
         Fate::Fail(errno) => Err(os_error(errno)),
-        Fate::Go | Fate::Crash => Ok(()),
+        Fate::Go | Fate::Short | Fate::Crash => Ok(()),
     }
 }
 
 /// Whether an all-or-nothing change is made. After EIO nobody can know.
 pub(super) fn happens(state: &mut State, fate: Fate) -> bool {
     match fate {
-        Fate::Go | Fate::Crash => true,
+        Fate::Go | Fate::Short | Fate::Crash => true,
         Fate::Fail(errno::EIO) => state.rng.chance(500),
         Fate::Fail(_) => false,
     }

@@ -30,6 +30,8 @@ pub(super) struct Lock {
 pub(super) enum Fate {
     Go,
     Fail(i32),
+    /// It reads or writes less than asked.
+    Short,
     /// The power goes while it runs.
     Crash,
 }
@@ -90,10 +92,7 @@ impl State {
             self.crashed = true;
             return Ok((number, Fate::Crash));
         }
-        let fate = self
-            .plan
-            .next(kind, &mut self.rng)
-            .map_or(Fate::Go, Fate::Fail);
+        let fate = self.plan.next(number, kind, &mut self.rng);
         Ok((number, fate))
     }
 

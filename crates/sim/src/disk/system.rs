@@ -135,8 +135,11 @@ impl Fs for SimDisk {
                     state.collect();
                     return Ok(());
                 };
-                let mut chooser = Random::new(state.rng.fork());
-                state.folder(dir)?.fail_sync(&mut chooser);
+                // Without a handle there was no sync that could lose anything.
+                if fate != Fate::Fail(errno::EMFILE) {
+                    let mut chooser = Random::new(state.rng.fork());
+                    state.folder(dir)?.fail_sync(&mut chooser);
+                }
                 Err(error)
             },
         )

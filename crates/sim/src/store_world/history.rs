@@ -7,7 +7,7 @@
 //! | nothing acknowledged is lost | what is found has at least the acknowledged events |
 //! | in order, byte for byte | what is found is the beginning of what was appended |
 //! | an append is whole or absent, over all its streams | the beginning ends with an append |
-//! | nothing appears that was not appended | behind it come only what recovery said and letters |
+//! | nothing appears that was not appended | behind it come only what recovery and repair said, and letters |
 //! | a letter happens once, in the order of its sender | each letter event is the next of its sender |
 //! | the state is that of the log, however it was read | its digest is that of a fold over all events |
 //!
@@ -54,6 +54,8 @@ pub(super) struct History {
     gone: BTreeSet<usize>,
     /// Runs that ended before this time were to be retired, in a call that may not have ended.
     pub retire_before_us: u64,
+    /// How often the store was repaired, whether there was anything to do or not.
+    pub repairs: usize,
 }
 
 impl History {
@@ -93,6 +95,7 @@ impl History {
             durable: self.durable,
             names: std::mem::take(&mut self.names),
             retire_before_us: self.retire_before_us,
+            repairs: self.repairs,
             ..History::default()
         };
         entries.into_iter().take(count).for_each(|e| self.push(e));
@@ -183,6 +186,8 @@ impl History {
             if event.kind == Kind::StoreRecovered && event.stream == StreamId::store() {
                 seen += 1;
                 self.push(own(event));
+            } else if event.kind == Kind::StoreRepaired && event.stream == StreamId::store() {
+                self.push(own(event));
             } else if lost {
                 return Err(format!("behind events that were lost: {event:?}"));
             } else {
@@ -192,7 +197,12 @@ impl History {
         if seen > recoveries {
             return Err(format!("{seen} recoveries recorded, {recoveries} happened"));
         }
-        Ok(())
+        let repaired = self.entries.iter();
+        let repaired = repaired.filter(|entry| entry.event.kind == Kind::StoreRepaired);
+        match repaired.count() {
+            count if count > self.repairs => Err(format!("{count} repairs were recorded")),
+            _ => Ok(()),
+        }
     }
 
     /// Takes in an event that the store made of a call, if that is right.

@@ -41,6 +41,12 @@ pub struct Summary {
     pub letters_refused: u64,
     /// Leases taken.
     pub leases: u64,
+    /// Exports that succeeded.
+    pub exports: u64,
+    /// Imports that succeeded.
+    pub imports: u64,
+    /// Repairs that had something to do.
+    pub repairs: u64,
     /// File system operations.
     pub operations: u64,
 }
@@ -65,6 +71,9 @@ impl Total for Summary {
         self.letters_taken += other.letters_taken;
         self.letters_refused += other.letters_refused;
         self.leases += other.leases;
+        self.exports += other.exports;
+        self.imports += other.imports;
+        self.repairs += other.repairs;
         self.operations += other.operations;
     }
 }

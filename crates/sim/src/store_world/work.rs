@@ -1,5 +1,5 @@
 //! What a store is used for while it lives, beside appending: waiting, sealing, snapshots, reading,
-//! a view beside it, closing.
+//! a view beside it, closing; and repairing it between two lives.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ impl World {
         for _ in 0..operations {
             self.clock
                 .fetch_add(self.rng.below(2_000_000), Ordering::Relaxed);
-            let after = match self.rng.below(100) {
+            let after = match self.rng.below(106) {
                 0..44 => self.append()?,
                 44..57 => self.wait()?,
                 57..61 => self.seal()?,
@@ -32,6 +32,8 @@ impl World {
                 89..92 => self.read_payload()?,
                 92..95 => self.look()?,
                 95..98 => self.retire()?,
+                98..101 => self.export()?,
+                101..104 => self.import()?,
                 _ => self.close()?,
             };
             if after == After::Reopen || self.disk.crashed() {
@@ -213,6 +215,48 @@ impl World {
         }
         self.view = Some(view);
         self.settled("view", compared)
+    }
+
+    /// Repairs the store between two lives, on a disk that may fail and a machine that may crash.
+    /// There is nothing to do, unless bits were flipped.
+    pub(super) fn repair(&mut self) -> Result<(), String> {
+        self.resume_faults();
+        if self.rng.chance(500) {
+            let in_operations = self.rng.range(0, 500);
+            self.disk.crash_at(self.disk.ops() + in_operations);
+        }
+        // It opens the store if it has something to say.
+        self.closed = false;
+        self.blind_openings += 1;
+        self.history.repairs += 1;
+        let repaired = self.options.repair(DIR);
+        if self.disk.crashed() {
+            self.cut_power();
+            return Ok(());
+        }
+        // The crash did not come, and must not come later.
+        self.disk.restart_process();
+        match repaired {
+            Ok(done) => {
+                if !self.rotten && !done.actions.is_empty() {
+                    return Err(format!("repaired what was sound: {:?}", done.actions));
+                }
+                if !self.faulty() && !done.report.is_sound() {
+                    return Err(format!("not sound after a repair: {}", done.report));
+                }
+                // What is removed on a failing disk may come back.
+                self.rotten &= self.faulty() || self.syncs_fail;
+                self.summary.repairs += u64::from(!done.actions.is_empty());
+                Ok(())
+            }
+            // There may be none yet.
+            Err(StoreError::NotAStore { .. }) if self.marker.is_none() => Ok(()),
+            Err(e) if self.faulty() && !super::is_verdict(&e) => {
+                self.summary.failures += 1;
+                Ok(())
+            }
+            Err(e) => Err(format!("repair: {e}")),
+        }
     }
 
     pub(super) fn close(&mut self) -> Result<After, String> {

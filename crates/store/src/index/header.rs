@@ -67,7 +67,7 @@ impl Identity {
         bytes
     }
 
-    fn decode(page: &[u8]) -> Identity {
+    pub(super) fn decode(page: &[u8]) -> Identity {
         let number = |index: usize| u64_at(page, IDENTITY_AT + 8 * index);
         Identity {
             store: number(0),

@@ -313,15 +313,41 @@ impl Indexes {
         Index::open(file, &path, identity).map_err(wrong)
     }
 
-    /// The bytes that the index of a segment must have.
+    /// What an index is of that was made when its segment's file had the length it says. That may
+    /// have been another: when the sync of a seal fails, the file may be cut off behind the seal
+    /// now, and no longer after a power cut. Such an index is not as it should be, but as it was
+    /// written; and it is made again when it is asked.
+    fn identity_then(
+        &self,
+        info: &SegmentInfo,
+        segment: &SegmentReader,
+        found: &[u8],
+    ) -> Result<Identity, StoreError> {
+        let now = self.identity(info, segment)?;
+        let Some(claimed) = index::claimed_identity(found) else {
+            return Ok(now);
+        };
+        let segment_bytes = claimed.segment_bytes;
+        let then = Identity {
+            segment_bytes,
+            ..now
+        };
+        // Unless its header is not what was written.
+        let file: Box<dyn FsFile> = Box::new(BytesFile(found.to_vec()));
+        let opened = Index::open(file, &self.path(info.number), &then);
+        Ok(if opened.is_ok() { then } else { now })
+    }
+
+    /// The bytes that the index of a segment must have; `found` is the one that there is.
     pub fn expected_bytes(
         &self,
         disk: &Disk,
         older: &[SegmentInfo],
         info: &SegmentInfo,
+        found: &[u8],
     ) -> Result<Vec<u8>, StoreError> {
         let mut segment = disk.open_segment(info.number)?;
-        let identity = self.identity(info, &segment)?;
+        let identity = self.identity_then(info, &segment, found)?;
         let contents = self.contents(None, disk, older, &mut segment)?;
         index::encode(&identity, &contents).map_err(|e| {
             let path = self.path(info.number);
@@ -337,7 +363,7 @@ impl Indexes {
         bytes: Vec<u8>,
     ) -> Result<(), StoreError> {
         let segment = disk.open_segment(info.number)?;
-        let identity = self.identity(info, &segment)?;
+        let identity = self.identity_then(info, &segment, &bytes)?;
         let path = self.path(info.number);
         let file: Box<dyn FsFile> = Box::new(BytesFile(bytes));
         let checked = Index::open(file, &path, &identity).and_then(|index| index.check());

@@ -148,9 +148,12 @@ impl Options {
                     Some(inbox) => inbox,
                     None => &*inbox.insert(Inbox::open(Arc::clone(&folder.fs), &folder.mailbox())?),
                 };
-                inbox.set_aside(file)?;
-                done.actions
-                    .push(format!("{place} set aside: {}", problem.found));
+                // It may be one that could not be read for a moment, or is from a newer version.
+                if inbox.is_bad(file) {
+                    inbox.set_aside(file)?;
+                    done.actions
+                        .push(format!("{place} set aside: {}", problem.found));
+                }
             }
         }
         Ok(())

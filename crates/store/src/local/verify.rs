@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dalsegno_log::fs::OpenMode;
-use dalsegno_log::{OpenError, TornTail, verify_on};
+use dalsegno_log::{OpenError, ReadError, TornTail, verify_on};
 
 use super::disk::Disk;
 use super::folder::Folder;
@@ -210,7 +211,7 @@ impl Verify<'_> {
         match self.options.log.open_read_only(self.folder.log()) {
             Ok(view) => {
                 let disk = Disk::Reader(Box::new(view));
-                let reclaimed = self.history(&disk, snapshots);
+                let reclaimed = self.history(&disk, snapshots)?;
                 self.indexes(&disk, reclaimed)?;
             }
             // In the report already, or not made yet.
@@ -237,15 +238,22 @@ impl Verify<'_> {
     }
 
     /// Reads all records in order. False if retention was interrupted.
-    fn history(&mut self, disk: &Disk, snapshots: Vec<(u64, String, Hash)>) -> bool {
+    fn history(
+        &mut self,
+        disk: &Disk,
+        snapshots: Vec<(u64, String, Hash)>,
+    ) -> Result<bool, StoreError> {
         let mut history = History::new(snapshots);
         if let Err(e) = history.read(disk) {
+            if has_failed(&e) {
+                return Err(e);
+            }
             // Damage that the log has reported in its own words.
             if self.report.problems.is_empty() {
                 self.report.problems.push(from_error(&e));
             }
         }
-        history.finish(disk.last_lsn(), self.report)
+        Ok(history.finish(disk.last_lsn(), self.report))
     }
 
     /// Compares every index with what its segment says it must be.
@@ -269,8 +277,12 @@ impl Verify<'_> {
                 Err(e) if is_gone(&e) => continue,
                 Err(e) => return Err(e),
             };
-            let checked = known.check_bytes(disk, &segments[at], found.clone());
-            match known.expected_bytes(disk, &segments[..at], &segments[at]) {
+            let checked = match known.check_bytes(disk, &segments[at], found.clone()) {
+                Err(e) if has_failed(&e) => return Err(e),
+                checked => checked,
+            };
+            match known.expected_bytes(disk, &segments[..at], &segments[at], &found) {
+                Err(e) if has_failed(&e) => return Err(e),
                 Ok(expected) if expected == found => self.report.problems.extend(
                     checked
                         .err()
@@ -336,10 +348,22 @@ impl Verify<'_> {
 
 /// Whether a file went away while it was looked at.
 fn is_gone(e: &StoreError) -> bool {
-    let StoreError::Io(failure) = e else {
-        return false;
-    };
-    failure.error.kind() == std::io::ErrorKind::NotFound
+    failure_in(e).is_some_and(|kind| kind == io::ErrorKind::NotFound)
+}
+
+/// Whether the file system failed, and nothing is known of the bytes. If that were taken for
+/// damage, a repair would take away what is good.
+fn has_failed(e: &StoreError) -> bool {
+    failure_in(e).is_some_and(|kind| kind != io::ErrorKind::NotFound)
+}
+
+fn failure_in(e: &StoreError) -> Option<io::ErrorKind> {
+    match e {
+        StoreError::Io(failure) | StoreError::Read(ReadError::Io(failure)) => {
+            Some(failure.error.kind())
+        }
+        _ => None,
+    }
 }
 
 fn from_error(e: &StoreError) -> Problem {

@@ -141,6 +141,13 @@ impl Inbox {
         first.map_or(Ok(()), |failure| Err(failure.into()))
     }
 
+    /// Whether a file with a letter's name is no letter. One that cannot be read now may be.
+    pub(crate) fn is_bad(&self, file: &str) -> bool {
+        let letter = parse_name(file);
+        letter
+            .is_some_and(|letter| matches!(self.read(&self.dir.join(file), &letter), Found::Bad(_)))
+    }
+
     /// Takes a bad letter out of the way: it is renamed to `<file>.bad` and kept for a person to
     /// look at. What it said is best sent again by a new letter: under its old name it would be
     /// taken for a leftover once later ones of its sender are taken.

@@ -263,3 +263,33 @@ fn room_that_a_crash_brings_back_is_still_allocated() {
     assert_eq!(disk.used(), 2000);
     assert_eq!(open(&disk, "a").write_at(&[2; 2000], 0).unwrap(), 2000);
 }
+
+#[test]
+fn a_fault_by_number_hits_the_kinds_to_which_it_happens() {
+    let disk = disk(1);
+    let a = file(&disk, &[7; 100]);
+    let mut buf = [0; 100];
+    let next = |fault| disk.fail_at(disk.ops(), fault);
+    next(Fault::Short);
+    assert!((1..100).contains(&a.read_at(&mut buf, 0).unwrap()));
+    next(Fault::Short);
+    assert!((1..100).contains(&a.write_at(&[8; 100], 0).unwrap()));
+    next(Fault::Full);
+    assert_errno(a.write_at(b"x", 0), errno::ENOSPC);
+    next(Fault::TooManyFiles);
+    assert_errno(sync_dir(&disk), errno::EMFILE);
+    assert_eq!(disk.hits(), 4);
+    // What does not happen to it, and the one after.
+    next(Fault::Full);
+    a.read_at(&mut buf, 0).unwrap();
+    a.write_at(b"x", 0).unwrap();
+    assert_eq!(disk.hits(), 4);
+    disk.fail_from(disk.ops() + 1, Fault::Broken);
+    a.len().unwrap();
+    for _ in 0..3 {
+        assert_errno(a.len(), errno::EIO);
+    }
+    disk.heal();
+    a.len().unwrap();
+    assert_eq!(disk.hits(), 0);
+}
