@@ -23,6 +23,7 @@
 //! Invariant: `decode(encode(event)) == event`, and bytes that decode encode to themselves, fields
 //! of newer versions included. So the hash over the bytes is the same on every store.
 
+use crate::content_type::ContentType;
 use crate::fields::{Cbor, Fields, Malformed};
 use crate::hash::Hash;
 use crate::kind::Kind;
@@ -76,7 +77,7 @@ impl Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     /// What it is, as in `application/json`.
-    pub content_type: String,
+    pub content_type: ContentType,
     /// Where it is.
     pub body: Body,
 }
@@ -249,44 +250,15 @@ impl Event {
     /// # Errors
     /// The bytes are something else, or in another form than [`Event::encode`] gives.
     pub fn decode(bytes: &[u8]) -> Result<Event, Malformed> {
-        Event::decode_near(bytes, None)
-    }
-
-    /// The same for who reads many events of a stream, and has its name already.
-    pub(crate) fn decode_near(bytes: &[u8], stream: Option<&StreamId>) -> Result<Event, Malformed> {
-        let mut reader = Strict::new(bytes, WHAT);
-        let count = reader.map()?;
-        if count < KIND {
-            return Err(reader.wrong(format_args!("only {count} fields")));
-        }
-        // Every event has these, and so they come first.
-        reader.expect_key(STREAM)?;
-        let name = reader.text()?;
-        let stream = match stream.filter(|stream| stream.is_text(name)) {
-            Some(stream) => stream.clone(),
-            None => name.parse().map_err(|e| Malformed::new(WHAT, e))?,
-        };
-        reader.expect_key(SEQUENCE)?;
-        let sequence = reader.number()?;
-        if sequence == 0 {
-            return Err(reader.wrong("a sequence of 0"));
-        }
-        reader.expect_key(CLOCK)?;
-        let clock = reader.number()?;
-        reader.expect_key(TIME)?;
-        let time_us = reader.number()?;
-        reader.expect_key(KIND)?;
-        let kind = match reader.next()? {
-            Next::Text => Kind::User(reader.text()?.to_owned()),
-            _ => Kind::from_number(reader.number()?),
-        };
-        let mut event = Event::new(stream, sequence, clock, time_us, kind);
-        let mut before = KIND;
-        for _ in KIND..count {
-            before = reader.key_after(before)?;
-            event.read_optional(before, &mut reader)?;
-        }
-        reader.end()?;
+        let head = Head::decode(bytes, None)?;
+        let mut event = Event::new(
+            head.stream,
+            head.sequence,
+            head.clock,
+            head.time_us,
+            head.kind,
+        );
+        head.rest.read_into(&mut event)?;
         Ok(event)
     }
 
@@ -331,6 +303,83 @@ impl Event {
     }
 }
 
+/// What every event has, and so comes first.
+#[derive(Debug)]
+pub(crate) struct Head<'b> {
+    pub stream: StreamId,
+    pub sequence: u64,
+    pub clock: u64,
+    pub time_us: u64,
+    pub kind: Kind,
+    pub rest: Rest<'b>,
+}
+
+/// The fields behind the head, not read yet.
+#[derive(Debug)]
+pub(crate) struct Rest<'b> {
+    fields: u64,
+    reader: Strict<'b>,
+}
+
+impl Rest<'_> {
+    /// Reads them into an event that has none of them.
+    #[inline]
+    pub fn read_into(mut self, event: &mut Event) -> Result<(), Malformed> {
+        let mut before = KIND;
+        for _ in 0..self.fields {
+            before = self.reader.key_after(before)?;
+            event.read_optional(before, &mut self.reader)?;
+        }
+        self.reader.end()
+    }
+}
+
+impl<'b> Head<'b> {
+    /// Reads the head of an event. Whoever reads many events of a stream has its name already.
+    #[inline]
+    pub fn decode(bytes: &'b [u8], stream: Option<&StreamId>) -> Result<Head<'b>, Malformed> {
+        let mut reader = Strict::new(bytes, WHAT);
+        let count = reader.map()?;
+        if count < KIND {
+            return Err(reader.wrong(format_args!("only {count} fields")));
+        }
+        reader.expect_key(STREAM)?;
+        let name = reader.unchecked_text()?;
+        let stream = match stream.filter(|stream| stream.is_text(name)) {
+            Some(stream) => stream.clone(),
+            None => {
+                let name = reader.checked_text(name)?;
+                name.parse().map_err(|e| Malformed::new(WHAT, e))?
+            }
+        };
+        reader.expect_key(SEQUENCE)?;
+        let sequence = reader.number()?;
+        if sequence == 0 {
+            return Err(reader.wrong("a sequence of 0"));
+        }
+        reader.expect_key(CLOCK)?;
+        let clock = reader.number()?;
+        reader.expect_key(TIME)?;
+        let time_us = reader.number()?;
+        reader.expect_key(KIND)?;
+        let kind = match reader.next()? {
+            Next::Text => Kind::User(reader.text()?.to_owned()),
+            _ => Kind::from_number(reader.number()?),
+        };
+        Ok(Head {
+            stream,
+            sequence,
+            clock,
+            time_us,
+            kind,
+            rest: Rest {
+                fields: count - KIND,
+                reader,
+            },
+        })
+    }
+}
+
 /// What is empty is left out.
 fn not_empty(empty: bool, reader: &Strict<'_>) -> Result<(), Malformed> {
     match empty {
@@ -366,7 +415,11 @@ fn encode_payload(cbor: &mut Cbor, payload: &Payload) {
 
 fn read_payload(reader: &mut Strict<'_>) -> Result<Payload, Malformed> {
     reader.pair()?;
-    let content_type = reader.text()?.to_owned();
+    let bytes = reader.unchecked_text()?;
+    let content_type = match ContentType::known(bytes) {
+        Some(known) => known,
+        None => reader.checked_text(bytes)?.into(),
+    };
     let body = match reader.next()? {
         Next::Bytes => Body::Inline(reader.bytes()?.to_owned()),
         _ => {

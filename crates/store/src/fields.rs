@@ -179,7 +179,12 @@ impl Fields {
                 Some((before, _)) => reader.key_after(*before)?,
                 None => reader.number()?,
             };
-            fields.push((key, read_value(&mut reader, DEPTH_LIMIT)?));
+            let value = match reader.next()? {
+                Next::Number => Value::Number(reader.number()?),
+                Next::Text => Value::Text(reader.text()?.to_owned()),
+                _ => read_value(&mut reader, DEPTH_LIMIT)?,
+            };
+            fields.push((key, value));
         }
         reader.end()?;
         Ok(Fields(fields))

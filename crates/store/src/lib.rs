@@ -22,6 +22,7 @@ pub mod mailbox;
 pub mod payload;
 pub mod portable;
 
+mod content_type;
 mod error;
 mod event;
 mod fields;
@@ -36,6 +37,7 @@ mod state;
 mod store;
 mod strict;
 
+pub use content_type::ContentType;
 pub use error::StoreError;
 pub use event::{Body, Event, EventRef, INLINE_LIMIT_BYTES, LetterRef, Payload, Version};
 pub use fields::{Fields, Malformed, Value};

@@ -18,6 +18,7 @@ use dalsegno_log::SegmentInfo;
 
 mod append;
 mod bytes_file;
+mod chaining;
 mod contract;
 mod disk;
 mod folder;
@@ -25,8 +26,10 @@ mod indexes;
 mod keeper;
 mod leases;
 mod letters;
+mod lists;
 mod opening;
 mod options;
+mod payloads;
 mod read;
 mod recent;
 mod record;

@@ -114,10 +114,10 @@ impl StreamId {
         self.kind
     }
 
-    /// Whether a text is this name, as `to_string` would give it.
-    pub(crate) fn is_text(&self, text: &str) -> bool {
-        let name = text.strip_prefix(self.kind.word());
-        name.and_then(|rest| rest.strip_prefix('/')) == Some(&*self.name)
+    /// Whether these bytes are this name, as `to_string` would give it.
+    pub(crate) fn is_text(&self, bytes: &[u8]) -> bool {
+        let name = bytes.strip_prefix(self.kind.word().as_bytes());
+        name.and_then(|rest| rest.strip_prefix(b"/")) == Some(self.name.as_bytes())
     }
 
     /// The name without the kind.

@@ -8,6 +8,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
+use crate::content_type::ContentType;
 use crate::error::StoreError;
 use crate::event::{Event, EventRef, LetterRef, Payload, Version};
 use crate::fields::Fields;
@@ -118,14 +119,14 @@ impl NewEvent {
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewPayload {
     /// What it is, as in `application/json`.
-    pub content_type: String,
+    pub content_type: ContentType,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
 impl NewPayload {
     /// Bytes of some type.
-    pub fn new(content_type: impl Into<String>, bytes: impl Into<Vec<u8>>) -> NewPayload {
+    pub fn new(content_type: impl Into<ContentType>, bytes: impl Into<Vec<u8>>) -> NewPayload {
         NewPayload {
             content_type: content_type.into(),
             bytes: bytes.into(),

@@ -44,11 +44,13 @@ impl<'b> Strict<'b> {
         Strict { bytes, at: 0, what }
     }
 
+    #[cold]
     pub fn wrong(&self, why: impl std::fmt::Display) -> Malformed {
         Malformed::new(self.what, format!("{why}, at byte {}", self.at))
     }
 
     /// The type of the next item.
+    #[inline]
     pub fn next(&self) -> Result<Next, Malformed> {
         let first = *self.bytes.get(self.at).ok_or_else(|| self.wrong(ENDS))?;
         Ok(match (first >> 5, first & 0x1f) {
@@ -63,27 +65,45 @@ impl<'b> Strict<'b> {
         })
     }
 
+    #[inline]
     pub fn number(&mut self) -> Result<u64, Malformed> {
         self.head(NUMBER, "a number")
     }
 
+    #[inline]
     pub fn bytes(&mut self) -> Result<&'b [u8], Malformed> {
         let length = self.head(BYTES, "bytes")?;
         self.take(length)
     }
 
+    #[inline]
     pub fn text(&mut self) -> Result<&'b str, Malformed> {
+        let bytes = self.unchecked_text()?;
+        self.checked_text(bytes)
+    }
+
+    /// The bytes of a text, for who compares them with one that is known, or checks them
+    /// with [`Strict::checked_text`].
+    #[inline]
+    pub fn unchecked_text(&mut self) -> Result<&'b [u8], Malformed> {
         let length = self.head(TEXT, "text")?;
-        let bytes = self.take(length)?;
+        self.take(length)
+    }
+
+    /// What [`Strict::unchecked_text`] gave, if it is a text.
+    #[inline]
+    pub fn checked_text(&self, bytes: &'b [u8]) -> Result<&'b str, Malformed> {
         str::from_utf8(bytes).map_err(|e| self.wrong(e))
     }
 
     /// How many items follow that belong to a list. From outside: it says nothing about how many
     /// are there.
+    #[inline]
     pub fn list(&mut self) -> Result<u64, Malformed> {
         self.head(LIST, "a list")
     }
 
+    #[inline]
     pub fn pair(&mut self) -> Result<(), Malformed> {
         match self.list()? {
             2 => Ok(()),
@@ -92,11 +112,13 @@ impl<'b> Strict<'b> {
     }
 
     /// How many keys and values follow that belong to a map; as for [`Strict::list`].
+    #[inline]
     pub fn map(&mut self) -> Result<u64, Malformed> {
         self.head(MAP, "a map")
     }
 
     /// The next key of a map, which must be this one.
+    #[inline]
     pub fn expect_key(&mut self, expected: u64) -> Result<(), Malformed> {
         match self.number()? {
             key if key == expected => Ok(()),
@@ -105,6 +127,7 @@ impl<'b> Strict<'b> {
     }
 
     /// The next key of a map, which must be greater than the one before.
+    #[inline]
     pub fn key_after(&mut self, before: u64) -> Result<u64, Malformed> {
         match self.number()? {
             key if key > before => Ok(key),
@@ -132,6 +155,7 @@ impl<'b> Strict<'b> {
     }
 
     /// Nothing may follow.
+    #[inline]
     pub fn end(&self) -> Result<(), Malformed> {
         match self.at == self.bytes.len() {
             true => Ok(()),
@@ -139,39 +163,66 @@ impl<'b> Strict<'b> {
         }
     }
 
-    /// The number that every item begins with.
+    /// The number that every item begins with. Most are small, and read where this is called.
     #[inline]
-    fn head(&mut self, major: u8, expected: &str) -> Result<u64, Malformed> {
-        let other = || self.wrong(format_args!("no {expected}"));
-        let first = *self.bytes.get(self.at).ok_or_else(|| self.wrong(ENDS))?;
-        if first >> 5 != major {
-            return Err(other());
+    fn head(&mut self, major: u8, expected: &'static str) -> Result<u64, Malformed> {
+        match self.bytes.get(self.at) {
+            Some(first) if first >> 5 == major && first & 0x1f < 24 => {
+                self.at += 1;
+                Ok(u64::from(first & 0x1f))
+            }
+            _ => {
+                let number = self.long_head(major);
+                number.ok_or_else(|| self.no_head(major, expected))
+            }
         }
-        let small = first & 0x1f;
-        if small < 24 {
-            self.at += 1;
-            return Ok(u64::from(small));
-        }
-        // Each length with the least number that needs it.
-        let (length, least) = match small {
-            24 => (1, 24),
-            25 => (2, 1 << 8),
-            26 => (4, 1 << 16),
-            27 => (8, 1 << 32),
-            _ => return Err(other()),
-        };
-        let digits = self.bytes.get(self.at + 1..self.at + 1 + length);
-        let digits = digits.ok_or_else(|| self.wrong(ENDS))?;
-        let number = digits
-            .iter()
-            .fold(0, |number, digit| number << 8 | u64::from(*digit));
-        if number < least {
-            return Err(self.wrong("a number that is not in its shortest form"));
-        }
-        self.at += 1 + length;
-        Ok(number)
     }
 
+    /// The same for any number; `None` if it is not there in its shortest form.
+    #[inline(never)]
+    fn long_head(&mut self, major: u8) -> Option<u64> {
+        let (first, digits) = self.bytes.get(self.at..)?.split_first()?;
+        if first >> 5 != major {
+            return None;
+        }
+        // Each length with the least number that needs it.
+        let (length, number, least) = match first & 0x1f {
+            small @ 0..24 => (0, small.into(), 0),
+            24 => (1, u8::from_be_bytes(*digits.first_chunk()?).into(), 24),
+            25 => (2, u16::from_be_bytes(*digits.first_chunk()?).into(), 1 << 8),
+            26 => (
+                4,
+                u32::from_be_bytes(*digits.first_chunk()?).into(),
+                1 << 16,
+            ),
+            27 => (8, u64::from_be_bytes(*digits.first_chunk()?), 1 << 32),
+            _ => return None,
+        };
+        if number < least {
+            return None;
+        }
+        self.at += 1 + length;
+        Some(number)
+    }
+
+    /// Why there is no number that an item of this type begins with.
+    #[cold]
+    fn no_head(&self, major: u8, expected: &'static str) -> Malformed {
+        let length = |first: u8| match first & 0x1f {
+            small @ 24..28 => 1 << (small - 24),
+            _ => 0,
+        };
+        match self.bytes.get(self.at..).unwrap_or_default() {
+            [] => self.wrong(ENDS),
+            [first, ..] if first >> 5 != major || first & 0x1f > 27 => {
+                self.wrong(format_args!("no {expected}"))
+            }
+            [first, digits @ ..] if digits.len() < length(*first) => self.wrong(ENDS),
+            _ => self.wrong("a number that is not in its shortest form"),
+        }
+    }
+
+    #[inline]
     fn take(&mut self, length: u64) -> Result<&'b [u8], Malformed> {
         let rest = &self.bytes[self.at..];
         let length = usize::try_from(length).ok().filter(|l| *l <= rest.len());

@@ -24,6 +24,7 @@
 use minicbor::Decoder;
 use minicbor::data::Type;
 
+use crate::content_type::ContentType;
 use crate::event::LetterRef;
 use crate::fields::{Cbor, Fields, Malformed, definite};
 use crate::hash::Hash;
@@ -66,7 +67,7 @@ pub struct Letter {
     /// What its kind says.
     pub fields: Fields,
     /// The user's data: content type and bytes.
-    pub payload: Option<(String, Vec<u8>)>,
+    pub payload: Option<(ContentType, Vec<u8>)>,
     /// When it was sent, in microseconds since 1970, by the sender's clock.
     pub sent_us: u64,
 }
@@ -81,7 +82,7 @@ pub struct NewLetter {
     /// What its kind says.
     pub fields: Fields,
     /// The user's data: content type and bytes.
-    pub payload: Option<(String, Vec<u8>)>,
+    pub payload: Option<(ContentType, Vec<u8>)>,
     /// When it is sent, in microseconds since 1970.
     pub sent_us: u64,
 }
@@ -285,12 +286,12 @@ impl Letter {
     }
 }
 
-fn read_payload(d: &mut Decoder<'_>) -> Result<(String, Vec<u8>), Malformed> {
+fn read_payload(d: &mut Decoder<'_>) -> Result<(ContentType, Vec<u8>), Malformed> {
     match d.array().map_err(wrong)? {
         Some(2) => {}
         _ => return Err(Malformed::new(WHAT, "a pair that is none")),
     }
-    let content_type = d.str().map_err(wrong)?.to_owned();
+    let content_type = d.str().map_err(wrong)?.into();
     Ok((content_type, d.bytes().map_err(wrong)?.to_owned()))
 }
 

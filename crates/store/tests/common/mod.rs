@@ -50,7 +50,7 @@ pub fn payload(content_type: &str, bytes: &[u8]) -> (Payload, Vec<Piece>) {
         let (root, bytes) = (split.root, split.len);
         (Body::Stored { root, bytes }, split.pieces)
     };
-    let content_type = content_type.to_owned();
+    let content_type = content_type.into();
     (Payload { content_type, body }, pieces)
 }
 

@@ -160,7 +160,7 @@ async fn a_letter_that_is_too_large_for_the_store_is_refused(world: World) {
     wordy.fields = Fields::new().with(1, "x".repeat(100_000).as_str());
     world.send(&wordy).await.unwrap();
     let mut odd = letter(&order, 2);
-    odd.payload = Some(("x".repeat(201), vec![]));
+    odd.payload = Some(("x".repeat(201).into(), vec![]));
     world.send(&odd).await.unwrap();
     let own = NewLetter::new(order.clone(), Kind::User("a\nb".into()), 0);
     world.send(&own).await.unwrap();
