@@ -11,10 +11,13 @@ mod error;
 mod failure;
 mod journal;
 pub mod record;
+mod rules;
 mod run;
 mod runtime;
 mod step;
 mod syncer;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 
 pub use agent::Turn;
 pub use attention::{Attention, AttentionKind};
@@ -30,6 +33,8 @@ pub use failure::{Certainty, Failure, FailureError, FailureKind, Result};
 pub use journal::{
     ApprovalAnswer, ApprovalRecord, Checkpoint, Created, Journal, Outcome, StepRecord, Verdict,
 };
+#[cfg(feature = "mutants")]
+pub use rules::Rule;
 pub use run::{Begun, Done, Doubt, Run, Step, Stopped, Ticket};
 pub use runtime::{BoxFuture, Runtime, Tokio};
 pub use step::{STEP_NAME_LIMIT_BYTES, StepId, StepKind};

@@ -23,6 +23,7 @@ use dalsegno_store::{Append, NewEvent, Position, Store, StoreError, StreamId};
 use crate::attention::Attention;
 use crate::effect::{Durability, Granularity};
 use crate::journal::Journal;
+use crate::rules::{Mutant, Rule};
 use crate::runtime::Runtime;
 use crate::step::{Occurrences, StepId, check_name};
 use crate::syncer::Syncer;
@@ -76,6 +77,7 @@ impl fmt::Display for Stopped {
 pub(crate) struct Settings {
     pub durability: Durability,
     pub granularity: Granularity,
+    pub mutant: Mutant,
 }
 
 /// A run in the hands of a worker.
@@ -229,7 +231,10 @@ impl Run {
     }
 
     /// The idempotency key of one of its steps.
-    pub(crate) fn key(&self, id: &StepId) -> String {
+    pub(crate) fn key(&self, id: &StepId, attempt: u64) -> String {
+        if self.settings.mutant.breaks(Rule::KeyFromIdentity) {
+            return format!("{id} {attempt}");
+        }
         crate::step::idempotency_key(&self.lineage, id.as_str())
     }
 

@@ -224,7 +224,7 @@ impl Ctx {
         for part in [
             name.as_bytes(),
             shown.map_or(&[][..], |shown| shown.bytes.as_slice()),
-            self.run.key(id).as_bytes(),
+            self.run.key(id, 1).as_bytes(),
         ] {
             bytes.extend((part.len() as u64).to_le_bytes());
             bytes.extend(part);

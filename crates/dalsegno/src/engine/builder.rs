@@ -130,6 +130,13 @@ impl Builder {
         self
     }
 
+    /// Switches one rule off, for showing that a test notices.
+    #[cfg(feature = "mutants")]
+    pub fn break_rule(mut self, rule: crate::rules::Rule) -> Builder {
+        self.settings.mutant = crate::rules::Mutant(Some(rule));
+        self
+    }
+
     /// Opens the store in a folder, or makes it, and takes up every run that was not finished.
     ///
     /// # Errors

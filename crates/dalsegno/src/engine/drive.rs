@@ -21,10 +21,10 @@ pub(super) enum Left {
     Returned(Result<NewPayload>),
     /// It panicked.
     Panicked(String),
-    /// It can do nothing until something comes.
-    Waiting,
-    /// It waits, and has not come to everything that is recorded.
-    Astray,
+    /// It can do nothing until something comes: what it waits for.
+    Waiting(Vec<String>),
+    /// It does something else than what is recorded.
+    Astray(Attention),
     /// The run does not go on here.
     Stopped(Stopped),
     /// Something has come for the run.
@@ -191,6 +191,9 @@ where
             let polled = std::pin::Pin::new(&mut code).poll(context);
             run.state().polling = false;
             match polled {
+                Poll::Ready(Ok(_)) if run.is_astray() => {
+                    return Poll::Ready(Left::Astray(astray(run)));
+                }
                 Poll::Ready(Ok(returned)) => return Poll::Ready(Left::Returned(returned)),
                 Poll::Ready(Err(panic)) => return Poll::Ready(Left::Panicked(panic)),
                 Poll::Pending => {}
@@ -200,13 +203,13 @@ where
             }
             match run.idle() {
                 Idle::No => Poll::Pending,
-                Idle::Astray => Poll::Ready(Left::Astray),
+                Idle::Astray => Poll::Ready(Left::Astray(astray(run))),
                 Idle::Waiting { due_us } => {
                     let stay_us = engine.limits.stay.as_micros() as u64;
                     let soon_us = run.runtime.now_us() + stay_us;
                     match due_us.is_some_and(|due| due <= soon_us) {
                         true => Poll::Pending,
-                        false => Poll::Ready(Left::Waiting),
+                        false => Poll::Ready(Left::Waiting(run.waits_for())),
                     }
                 }
             }
@@ -237,30 +240,29 @@ fn look(run: &Run) -> Option<Left> {
     (!busy).then_some(Left::Stopped(stopped))
 }
 
-impl Left {
-    /// The mismatch of code that has not come to everything that is recorded.
-    pub(super) fn astray(run: &Run) -> Attention {
-        let parked = run.parked();
-        let waits = run.waits_for();
-        let state = run.state();
-        let missing: Vec<String> = state
-            .journal
-            .not_called()
-            .into_iter()
-            .take(5)
-            .map(|(id, step)| format!("{} {id} (event {})", step.kind, step.first))
-            .collect();
-        let now = match (parked.is_empty(), waits.is_empty()) {
-            (false, _) => format!("now it wants {}", parked.join(", ")),
-            (true, false) => format!("now it waits for {}", waits.join(", ")),
-            (true, true) => "now it has ended".to_owned(),
-        };
-        let reason = format!(
-            "the code does something else than what is recorded: recorded {}, {now}: nothing was \
+/// The mismatch of code that has not come to everything that is recorded. To be asked before the
+/// code is dropped, which forgets what it wants.
+fn astray(run: &Run) -> Attention {
+    let parked = run.parked();
+    let waits = run.waits_for();
+    let state = run.state();
+    let missing: Vec<String> = state
+        .journal
+        .not_called()
+        .into_iter()
+        .take(5)
+        .map(|(id, step)| format!("{} {id} (event {})", step.kind, step.first))
+        .collect();
+    let now = match (parked.is_empty(), waits.is_empty()) {
+        (false, _) => format!("now it wants {}", parked.join(", ")),
+        (true, false) => format!("now it waits for {}", waits.join(", ")),
+        (true, true) => "now it has ended".to_owned(),
+    };
+    let reason = format!(
+        "the code does something else than what is recorded: recorded {}, {now}: nothing was \
              executed; bring the old code back, or branch on ctx.patched",
-            missing.join(", ")
-        );
-        let evidence = serde_json::json!({ "recorded": missing, "now": parked, "waits": waits });
-        Attention::new(AttentionKind::Mismatch, reason).with_evidence(&evidence)
-    }
+        missing.join(", ")
+    );
+    let evidence = serde_json::json!({ "recorded": missing, "now": parked, "waits": waits });
+    Attention::new(AttentionKind::Mismatch, reason).with_evidence(&evidence)
 }

@@ -14,6 +14,7 @@ use crate::attention::{Attention, AttentionKind};
 use crate::budget::Usage;
 use crate::failure::{Certainty, Failure, FailureKind};
 use crate::record;
+use crate::rules::Rule;
 use crate::run::{NotRecorded, Run, Stopped};
 use crate::step::{StepId, StepKind};
 
@@ -21,10 +22,7 @@ impl Engine {
     /// Writes down why a run was left. An error says why it does not move.
     pub(super) async fn end(&self, run: &Arc<Run>, left: Left) -> Result<(), String> {
         match left {
-            Left::Returned(_) | Left::Waiting | Left::Astray if run.is_astray() => {
-                self.attention(run, Left::astray(run)).await
-            }
-            Left::Astray => self.attention(run, Left::astray(run)).await,
+            Left::Astray(attention) => self.attention(run, attention).await,
             Left::Returned(Ok(output)) => self.completed(run, output).await,
             Left::Returned(Err(failure)) => self.failed(run, failure).await,
             Left::Panicked(panic) => {
@@ -34,7 +32,8 @@ impl Engine {
                 self.attention(run, Attention::new(AttentionKind::Panic, reason))
                     .await
             }
-            Left::Waiting | Left::Arrived => self.suspend(run, run.waits_for()).await,
+            Left::Waiting(waits) => self.suspend(run, waits).await,
+            Left::Arrived => self.suspend(run, Vec::new()).await,
             Left::Stopped(stopped) => self.stopped(run, stopped).await,
         }
     }
@@ -83,6 +82,14 @@ impl Engine {
             Some((parent, step)) => {
                 let usage = run.state().journal.usage;
                 let told = Append::to(parent, vec![child_ended(&step, result, &usage)]);
+                if self.settings.mutant.breaks(Rule::OneEnd) {
+                    drop(run.record(vec![event.clone()]).await);
+                    drop(run.durable().await);
+                    drop(self.store.append(vec![told.clone()]).await);
+                    self.ring_end(run.id());
+                    self.launch(&told.stream);
+                    return Ok(());
+                }
                 match run.send(vec![event.clone()], told).await {
                     // The parent is no more: the end is the child's alone.
                     Err(NotRecorded::Refused(_)) => run.record(vec![event]).await.map(drop),
@@ -100,7 +107,9 @@ impl Engine {
                 return Box::pin(self.failed(run, failure)).await;
             }
         }
-        run.durable().await.map_err(|stopped| stopped.to_string())?;
+        if !self.settings.mutant.breaks(Rule::TellWhenDurable) {
+            run.durable().await.map_err(|stopped| stopped.to_string())?;
+        }
         self.ring_end(run.id());
         if let Some((parent, _)) = parent {
             self.launch(&parent);

@@ -12,6 +12,7 @@ use super::{Active, Run, RunState, Stopped};
 use crate::effect::Moment;
 use crate::journal::read_usage;
 use crate::record;
+use crate::rules::Rule;
 use crate::step::{StepId, StepKind};
 
 /// Events of others read at once.
@@ -63,7 +64,10 @@ impl Run {
         }
         let _active = Active::new(self);
         let now_us = self.runtime.now_us();
-        let kept: Vec<_> = std::mem::take(&mut self.state().kept_back);
+        let kept = match self.settings.mutant.breaks(Rule::RecordWhatItDependsOn) {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.state().kept_back),
+        };
         let noted: Vec<NewEvent> = events.iter().filter(|e| matters(e)).map(light).collect();
         let mut all: Vec<NewEvent> = kept.iter().map(|(_, event)| event.clone()).collect();
         let before = all.len();
@@ -128,7 +132,9 @@ impl Run {
         effect: crate::effect::Effect,
         moment: Moment,
     ) -> Result<(), Stopped> {
-        if crate::effect::waits(effect, self.settings.durability, moment) {
+        let hasty =
+            moment == Moment::BeforeEffect && self.settings.mutant.breaks(Rule::IntentBeforeEffect);
+        if crate::effect::waits(effect, self.settings.durability, moment) && !hasty {
             self.durable().await?;
         }
         Ok(())

@@ -25,6 +25,7 @@ use crate::effect::{Effect, Moment, may_be_kept_back};
 use crate::failure::{Certainty, Failure, FailureKind};
 use crate::journal::{Outcome, StepRecord};
 use crate::record;
+use crate::rules::Rule;
 use crate::step::{StepId, StepKind};
 
 /// After so many deaths of the process in one step a person is asked.
@@ -146,7 +147,7 @@ impl Run {
                 Ok(Begun::InDoubt(Doubt {
                     _active: Some(Active::new(self)),
                     attempt,
-                    key: self.key(&step.id),
+                    key: self.key(&step.id, attempt),
                     begun_us,
                     why: "the process ended while it was under way".into(),
                     step,
@@ -192,9 +193,10 @@ impl Run {
                 not_before_us,
             };
         }
+        let hasty = self.settings.mutant.breaks(Rule::NeverRepeatOnce);
         // What was recorded decides what may be done, not what the code says now.
         match found.effect {
-            _ if found.not_done || attempt == 0 => Found::Again {
+            _ if found.not_done || attempt == 0 || hasty => Found::Again {
                 attempt: attempt + 1,
                 not_before_us: 0,
             },
@@ -239,7 +241,7 @@ impl Run {
         attempt: u64,
     ) -> Result<Begun, Stopped> {
         self.check_budget(&step)?;
-        let key = self.key(&step.id);
+        let key = self.key(&step.id, attempt);
         self.state().executed += 1;
         let kept_back = self.keeps_back(&step);
         if kept_back {

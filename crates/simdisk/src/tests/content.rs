@@ -1,6 +1,7 @@
 //! What a crash does to the content and the length of a file.
 
 use super::*;
+use crate::rng::Rng;
 
 #[test]
 fn unsynced_sectors_are_lost_kept_torn_and_reordered() {
@@ -164,7 +165,7 @@ fn random_crashes_reach_every_state() {
     let disk = disk(1);
     let a = file(&disk, &sectors("aaaa"));
     a.write_full(&sectors("bbbb"), 0).unwrap();
-    let mut random = Random::new(crate::rng::Rng::new(7));
+    let mut random = Random::new(Rng::new(7));
     let mut states = BTreeMap::<String, u64>::new();
     for _ in 0..1000 {
         *states
@@ -210,7 +211,7 @@ fn without_faults_it_is_a_plain_file_and_a_sync_saves_all_of_it() {
     for seed in 0..50 {
         let disk = disk(seed);
         let a = file(&disk, b"");
-        let mut rng = crate::rng::Rng::new(seed);
+        let mut rng = Rng::new(seed);
         let mut model = Vec::new();
         for _ in 0..60 {
             let at = rng.index(3000);

@@ -15,7 +15,7 @@
 //! ```
 //! use std::path::Path;
 //! use dalsegno_log::fs::{Fs, OpenMode};
-//! use dalsegno_sim::disk::{LoseAll, SimDisk};
+//! use dalsegno_simdisk::{LoseAll, SimDisk};
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let disk = SimDisk::new(1);
@@ -45,6 +45,7 @@ mod folder;
 mod handle;
 mod inode;
 mod inspect;
+pub mod rng;
 mod sector;
 mod state;
 mod system;

@@ -109,7 +109,7 @@ impl Chooser for Random {
 /// Walks through every combination of answers, like the wheels of an odometer.
 ///
 /// ```
-/// use dalsegno_sim::disk::{Chooser, Enumerate};
+/// use dalsegno_simdisk::{Chooser, Enumerate};
 ///
 /// let mut every = Enumerate::new(1_000);
 /// let mut seen = Vec::new();
