@@ -6,10 +6,11 @@ use crate::Error;
 use crate::row::Row;
 
 mod log;
+mod runs;
 pub mod store;
 
 /// All groups, in the order in which `--help` lists them.
-pub const GROUPS: &[Group] = &[log::GROUP, store::GROUP];
+pub const GROUPS: &[Group] = &[log::GROUP, store::GROUP, runs::GROUP];
 
 /// Rows about one part of the project.
 #[derive(Debug)]

@@ -4,8 +4,6 @@
 //! in their shortest form; bytes in any other form are refused. What is of a type that this version
 //! does not know is kept as it is.
 
-use minicbor::Encoder;
-
 use crate::strict::{Next, Strict};
 
 /// How deep lists may be nested.
@@ -155,6 +153,12 @@ impl Fields {
         }
     }
 
+    /// Whether all values are of types that read back as what they are, whatever is in them.
+    pub(crate) fn are_plain(&self) -> bool {
+        let plain = |value: &Value| !matches!(value, Value::List(_) | Value::Other(_));
+        self.0.iter().all(|(_, value)| plain(value))
+    }
+
     /// As deterministic CBOR.
     pub fn encode(&self) -> Vec<u8> {
         let mut cbor = Cbor::new();
@@ -217,45 +221,68 @@ fn read_value(reader: &mut Strict<'_>, depth: usize) -> Result<Value, Malformed>
     })
 }
 
-/// Writes CBOR into memory, where nothing can fail.
-pub(crate) struct Cbor(Encoder<Vec<u8>>);
+/// Writes CBOR into memory, where nothing can fail. By hand: every event is written with it, and a
+/// library's errors that cannot happen took longer than the writing.
+pub(crate) struct Cbor(Vec<u8>);
+
+/// Most events fit into so many bytes.
+const CAPACITY_BYTES: usize = 256;
 
 impl Cbor {
     pub fn new() -> Cbor {
-        Cbor(Encoder::new(Vec::new()))
+        Cbor(Vec::with_capacity(CAPACITY_BYTES))
     }
 
-    // The results below are of a writer that cannot fail; dropping them loses nothing.
+    /// The first bytes of an item: its major type and a number in the shortest form.
+    fn head(&mut self, major: u8, number: u64) {
+        let major = major << 5;
+        let bytes = number.to_be_bytes();
+        match number {
+            0..=23 => self.0.push(major | bytes[7]),
+            24..=0xff => self.0.extend_from_slice(&[major | 24, bytes[7]]),
+            0x100..=0xffff => self.0.extend_from_slice(&[major | 25, bytes[6], bytes[7]]),
+            0x1_0000..=0xffff_ffff => {
+                self.0.push(major | 26);
+                self.0.extend_from_slice(&bytes[4..]);
+            }
+            _ => {
+                self.0.push(major | 27);
+                self.0.extend_from_slice(&bytes);
+            }
+        }
+    }
 
     pub fn map(&mut self, count: usize) {
-        drop(self.0.map(count as u64));
+        self.head(5, count as u64);
     }
 
     pub fn list(&mut self, count: usize) {
-        drop(self.0.array(count as u64));
+        self.head(4, count as u64);
     }
 
     pub fn number(&mut self, number: u64) {
-        drop(self.0.u64(number));
+        self.head(0, number);
     }
 
     pub fn text(&mut self, text: &str) {
-        drop(self.0.str(text));
+        self.head(3, text.len() as u64);
+        self.raw(text.as_bytes());
     }
 
     pub fn bytes(&mut self, bytes: &[u8]) {
-        drop(self.0.bytes(bytes));
+        self.head(2, bytes.len() as u64);
+        self.raw(bytes);
     }
 
     /// CBOR that was read before and is written again as it was.
     pub fn raw(&mut self, cbor: &[u8]) {
-        self.0.writer_mut().extend_from_slice(cbor);
+        self.0.extend_from_slice(cbor);
     }
 
     pub fn value(&mut self, value: &Value) {
         match value {
             Value::Number(number) => self.number(*number),
-            Value::Flag(flag) => drop(self.0.bool(*flag)),
+            Value::Flag(flag) => self.0.push(if *flag { 0xf5 } else { 0xf4 }),
             Value::Text(text) => self.text(text),
             Value::Bytes(bytes) => self.bytes(bytes),
             Value::List(list) => {
@@ -269,7 +296,7 @@ impl Cbor {
     }
 
     pub fn finish(self) -> Vec<u8> {
-        self.0.into_writer()
+        self.0
     }
 }
 
@@ -288,6 +315,39 @@ mod tests {
             .with(3, Value::List(vec![Value::Number(1), Value::List(vec![])]))
             .with(9, Value::Other(vec![0xf9, 0x3c, 0x00]));
         assert_eq!(Fields::decode(&fields.encode()).unwrap(), fields);
+    }
+
+    #[test]
+    fn it_is_written_as_a_library_would() {
+        for number in (0..64).flat_map(|bits| {
+            let power = 1_u64 << bits;
+            [power - 1, power, power + 1]
+        }) {
+            let mut ours = Cbor::new();
+            ours.number(number);
+            let mut theirs = minicbor::Encoder::new(Vec::new());
+            theirs.u64(number).unwrap();
+            assert_eq!(ours.finish(), theirs.into_writer());
+        }
+        for length in [0, 1, 23, 24, 255, 256, 65_535, 65_536] {
+            let text = "x".repeat(length);
+            let mut ours = Cbor::new();
+            ours.text(&text);
+            ours.bytes(text.as_bytes());
+            ours.list(length);
+            ours.map(length);
+            ours.value(&Value::Flag(true));
+            ours.value(&Value::Flag(false));
+            let mut theirs = minicbor::Encoder::new(Vec::new());
+            theirs.str(&text).unwrap().bytes(text.as_bytes()).unwrap();
+            theirs
+                .array(length as u64)
+                .unwrap()
+                .map(length as u64)
+                .unwrap();
+            theirs.bool(true).unwrap().bool(false).unwrap();
+            assert_eq!(ours.finish(), theirs.into_writer());
+        }
     }
 
     #[test]

@@ -263,6 +263,20 @@ pub trait Store: Send + Sync + fmt::Debug {
         limit: usize,
     ) -> Answer<'a, Vec<Recorded>>;
 
+    /// The same without the hashes: each event has been checked on its own, and that none is
+    /// missing, but not the chain. For who reads often, or only the end of a long stream.
+    fn events<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        from: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Event>> {
+        Box::pin(async move {
+            let read = self.read(stream, from, limit).await?;
+            Ok(read.into_iter().map(|recorded| recorded.event).collect())
+        })
+    }
+
     /// The bytes of a payload.
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>>;
 

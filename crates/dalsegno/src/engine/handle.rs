@@ -326,10 +326,10 @@ impl RunHandle {
             return Err(Error::RunNotFound(name()));
         };
         let from = head.sequence.saturating_sub(1).max(1);
-        let last = store.read(&self.id, from, 2).await?;
+        let last = store.events(&self.id, from, 2).await?;
         let mut journal = Journal::default();
-        for recorded in last {
-            journal.apply(recorded.event);
+        for event in last {
+            journal.apply(event);
         }
         match (journal.status, journal.end) {
             (_, Some(end)) => Ok(Some(end)),

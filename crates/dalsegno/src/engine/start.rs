@@ -68,8 +68,8 @@ impl Engine {
         agent: &str,
         input: &NewPayload,
     ) -> Result<(), Error> {
-        let first = self.store.read(id, 1, 1).await?;
-        let Some(created) = first.first().map(|recorded| &recorded.event) else {
+        let first = self.store.events(id, 1, 1).await?;
+        let Some(created) = first.first() else {
             return Ok(());
         };
         let run = id.name().to_owned();
@@ -105,12 +105,9 @@ impl Engine {
     async fn has_news(&self, id: &StreamId, head: u64) -> Result<bool, Error> {
         // Giving back the lease follows the writing down.
         let from = head.saturating_sub(1).max(1);
-        let last = self.store.read(id, from, 2).await?;
-        let quiet = last
-            .iter()
-            .rev()
-            .find(|r| r.event.kind != Kind::LeaseReleased);
-        let quiet = quiet.map(|recorded| &recorded.event);
+        let last = self.store.events(id, from, 2).await?;
+        let mut quiet = last.iter().rev();
+        let quiet = quiet.find(|event| event.kind != Kind::LeaseReleased);
         Ok(match quiet {
             Some(event) if event.kind == Kind::RunCheckpointed => {
                 // A process that closed has interrupted it.

@@ -3,7 +3,7 @@
 //! A loop is read from its last turn: its checkpoint is looked for from the end, and carries over
 //! what it needs. So the time that it takes does not depend on how many turns there were.
 
-use dalsegno_store::{Body, Kind, Payload, Recorded, Store, StoreError, StreamId};
+use dalsegno_store::{Body, Event, Kind, Payload, Store, StoreError, StreamId};
 
 use super::{Carry, Journal};
 use crate::record;
@@ -25,25 +25,25 @@ pub(crate) async fn load(
     };
     let last = up_to.map_or(head.sequence, |up_to| up_to.min(head.sequence));
     let mut journal = Journal::default();
-    for first in store.read(run, 1, 1.min(last as usize)).await? {
-        journal.apply(first.event);
+    for first in store.events(run, 1, 1.min(last as usize)).await? {
+        journal.apply(first);
     }
     let mut from = 2;
     if journal.created.is_loop
         && let Some(checkpoint) = last_turn(store, run, last).await?
     {
-        from = checkpoint.event.sequence + 1;
+        from = checkpoint.sequence + 1;
         resume_from(store, run, &mut journal, checkpoint).await?;
     }
     while from <= last {
         let limit = PAGE.min((last - from + 1) as usize);
-        let page = store.read(run, from, limit).await?;
+        let page = store.events(run, from, limit).await?;
         if page.is_empty() {
             break;
         }
-        for recorded in page {
-            from = recorded.event.sequence + 1;
-            journal.apply(recorded.event);
+        for event in page {
+            from = event.sequence + 1;
+            journal.apply(event);
         }
     }
     Ok(journal)
@@ -54,18 +54,17 @@ async fn last_turn(
     store: &dyn Store,
     run: &StreamId,
     last: u64,
-) -> Result<Option<Recorded>, StoreError> {
+) -> Result<Option<Event>, StoreError> {
     let mut look = FIRST_LOOK;
     let mut end = last;
     while end > 1 {
         let from = end.saturating_sub(look).max(1) + 1;
-        let page = store.read(run, from, (end - from + 1) as usize).await?;
-        for recorded in page.into_iter().rev() {
-            let event = &recorded.event;
+        let page = store.events(run, from, (end - from + 1) as usize).await?;
+        for event in page.into_iter().rev() {
             if event.kind == Kind::CheckpointWritten
                 && event.fields.number(record::checkpoint::TURN).is_some()
             {
-                return Ok(Some(recorded));
+                return Ok(Some(event));
             }
         }
         end = from - 1;
@@ -78,19 +77,19 @@ async fn resume_from(
     store: &dyn Store,
     run: &StreamId,
     journal: &mut Journal,
-    checkpoint: Recorded,
+    checkpoint: Event,
 ) -> Result<(), StoreError> {
-    let carry = match &checkpoint.event.input {
+    let carry = match &checkpoint.input {
         Some(payload) => Carry::from_json(&bytes_of(store, payload).await?),
         None => Carry::default(),
     };
     carry.restore(journal);
     for sequence in carry.open {
-        for recorded in store.read(run, sequence, 1).await? {
-            journal.apply(recorded.event);
+        for event in store.events(run, sequence, 1).await? {
+            journal.apply(event);
         }
     }
-    journal.apply(checkpoint.event);
+    journal.apply(checkpoint);
     Ok(())
 }
 

@@ -6,14 +6,15 @@
 
 use std::sync::Arc;
 
-use dalsegno_store::{Append, Event, Kind, NewEvent, StoreError};
+use dalsegno_store::{Append, Event, Fields, Kind, NewEvent, StoreError, StreamId};
 
 use super::{Active, Run, RunState, Stopped};
-use crate::effect::Moment;
+use crate::budget::Usage;
+use crate::effect::{Effect, Moment};
 use crate::journal::read_usage;
 use crate::record;
 use crate::rules::Rule;
-use crate::step::{StepId, StepKind};
+use crate::step::StepKind;
 
 /// Events of others read at once.
 const PAGE: usize = 256;
@@ -68,15 +69,21 @@ impl Run {
             true => Vec::new(),
             false => std::mem::take(&mut self.state().kept_back),
         };
-        let noted: Vec<NewEvent> = events.iter().filter(|e| matters(e)).map(light).collect();
+        let noted: Vec<Noted> = {
+            let state = self.state();
+            events
+                .iter()
+                .filter_map(|event| state.noted(event))
+                .collect()
+        };
         let mut all: Vec<NewEvent> = kept.iter().map(|(_, event)| event.clone()).collect();
         let before = all.len();
         all.extend(events);
         match self.append_with(all, others).await {
             Ok(head) => {
                 let mut state = self.state();
-                for event in noted {
-                    state.note(&self.id, &event, head, now_us);
+                for noted in noted {
+                    state.note(&self.id, noted, head, now_us);
                 }
                 Ok(head)
             }
@@ -129,7 +136,7 @@ impl Run {
     /// Waits until all that this run recorded survives a crash, if the rule says so.
     pub(crate) async fn commit(
         self: &Arc<Self>,
-        effect: crate::effect::Effect,
+        effect: Effect,
         moment: Moment,
     ) -> Result<(), Stopped> {
         let hasty =
@@ -173,12 +180,12 @@ impl Run {
                 state.arrived = false;
                 state.applied + 1
             };
-            let page = self.store.read(&self.id, from, PAGE).await;
+            let page = self.store.events(&self.id, from, PAGE).await;
             let page = page.map_err(|e| self.stop(Stopped::Store(e.to_string())))?;
             let full = page.len() == PAGE;
             let mut state = self.state();
-            for recorded in page {
-                state.take(recorded.event);
+            for event in page {
+                state.take(event);
             }
             let (cancel, fail) = (state.journal.cancel.clone(), state.journal.fail.clone());
             state.wake();
@@ -196,55 +203,52 @@ impl Run {
     }
 }
 
-/// Whether the journal has to know of an event of ours while the run is in memory. What a step came
-/// to, the code that asked has been told already.
-fn matters(event: &NewEvent) -> bool {
-    match event.kind {
-        Kind::StepIntended => {
-            let fields = &event.fields;
-            fields.get(record::step::CHILD).is_some()
-                || fields.get(record::step::APPROVAL).is_some()
-                || fields.number(record::step::EFFECT) == Some(crate::effect::Effect::Once.number())
-        }
-        Kind::StepSucceeded | Kind::StepFailed => true,
-        Kind::DecisionCommitted | Kind::User(_) => false,
-        _ => true,
-    }
-}
-
-/// Without payloads: they are not asked for again.
-fn light(event: &NewEvent) -> NewEvent {
-    NewEvent::new(event.kind.clone()).with_fields(event.fields.clone())
+/// What the journal has to know of an event of ours while the run is in memory.
+enum Noted {
+    /// Only what was used: what the step came to, the code that asked has been told already.
+    Used(Usage),
+    /// The event, without its payloads, which are not asked for again.
+    Event(Kind, Fields),
 }
 
 impl RunState {
-    /// Takes in an event of ours.
-    fn note(&mut self, id: &dalsegno_store::StreamId, new: &NewEvent, head: u64, now_us: u64) {
-        if matches!(new.kind, Kind::StepSucceeded | Kind::StepFailed) {
-            let known = new.fields.text(record::step::STEP).map(StepId::new);
-            let known = known.filter(|step| self.journal.steps.contains_key(step));
-            if known.is_none() {
-                self.note_usage(new);
-                return;
+    fn noted(&self, event: &NewEvent) -> Option<Noted> {
+        let fields = &event.fields;
+        let known = || {
+            let step = fields.text(record::step::STEP);
+            step.is_some_and(|step| self.journal.steps.contains_key(step))
+        };
+        let light = || Noted::Event(event.kind.clone(), fields.clone());
+        match event.kind {
+            Kind::StepIntended => {
+                let matters = fields.get(record::step::CHILD).is_some()
+                    || fields.get(record::step::APPROVAL).is_some()
+                    || fields.number(record::step::EFFECT) == Some(Effect::Once.number());
+                matters.then(light)
             }
+            Kind::StepSucceeded | Kind::StepFailed if !known() => used(event).map(Noted::Used),
+            Kind::DecisionCommitted | Kind::User(_) => None,
+            _ => Some(light()),
         }
-        let mut event = Event::new(id.clone(), head, 0, now_us, new.kind.clone());
-        event.fields = new.fields.clone();
-        self.journal.apply(event);
     }
 
-    /// What a step used that is not in the journal, because nobody will ask for it.
+    /// Takes in an event of ours.
+    fn note(&mut self, id: &StreamId, noted: Noted, head: u64, now_us: u64) {
+        match noted {
+            Noted::Used(usage) => self.journal.usage.add(&usage),
+            Noted::Event(kind, fields) => {
+                let mut event = Event::new(id.clone(), head, 0, now_us, kind);
+                event.fields = fields;
+                self.journal.apply(event);
+            }
+        }
+    }
+
+    /// What a step used whose outcome is recorded later or never.
     pub(super) fn note_usage(&mut self, event: &NewEvent) {
-        if event.fields.get(record::failure::RETRY_AT).is_some() {
-            return;
+        if let Some(usage) = used(event) {
+            self.journal.usage.add(&usage);
         }
-        let mut usage = read_usage(&event.fields);
-        let kind = event.fields.number(record::step::KIND);
-        let kind = kind.and_then(StepKind::from_number);
-        if matches!(kind, Some(StepKind::Model | StepKind::Tool)) {
-            usage.steps += 1;
-        }
-        self.journal.usage.add(&usage);
     }
 
     /// Takes in an event that was read.
@@ -259,4 +263,18 @@ impl RunState {
             self.journal.apply(event);
         }
     }
+}
+
+/// What a step used, unless it is tried again.
+fn used(event: &NewEvent) -> Option<Usage> {
+    if event.fields.get(record::failure::RETRY_AT).is_some() {
+        return None;
+    }
+    let mut usage = read_usage(&event.fields);
+    let kind = event.fields.number(record::step::KIND);
+    let kind = kind.and_then(StepKind::from_number);
+    if matches!(kind, Some(StepKind::Model | StepKind::Tool)) {
+        usage.steps += 1;
+    }
+    Some(usage)
 }

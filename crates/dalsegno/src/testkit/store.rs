@@ -2,7 +2,7 @@
 
 use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::{
-    Answer, Append, Appended, Lease, LetterRef, LettersTaken, LocalStore, Payload, Position,
+    Answer, Append, Appended, Event, Lease, LetterRef, LettersTaken, LocalStore, Payload, Position,
     Recorded, RunInfo, RunQuery, Store, StreamId, StreamKind, Timer, Version,
 };
 
@@ -74,6 +74,15 @@ impl Store for MortalStore {
         limit: usize,
     ) -> Answer<'a, Vec<Recorded>> {
         self.store.read(stream, from, limit)
+    }
+
+    fn events<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        from: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Event>> {
+        self.store.events(stream, from, limit)
     }
 
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {

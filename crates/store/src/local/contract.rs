@@ -3,7 +3,7 @@
 use super::disk::Disk;
 use super::{LocalStore, lock};
 use crate::error::StoreError;
-use crate::event::{LetterRef, Payload, Version};
+use crate::event::{Event, LetterRef, Payload, Version};
 use crate::mailbox::NewLetter;
 use crate::name::{StreamId, StreamKind};
 use crate::state::Lease;
@@ -48,7 +48,21 @@ impl Store for LocalStore {
     ) -> Answer<'a, Vec<Recorded>> {
         Box::pin(async move {
             self.inner
-                .looking_again(|| self.inner.read(stream, from, limit))
+                .looking_again(|| self.inner.read(stream, from, limit, true))
+        })
+    }
+
+    fn events<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        from: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Event>> {
+        Box::pin(async move {
+            let read = self
+                .inner
+                .looking_again(|| self.inner.read(stream, from, limit, false))?;
+            Ok(read.into_iter().map(|recorded| recorded.event).collect())
         })
     }
 

@@ -27,7 +27,7 @@ impl Inner {
         }
         if let Some(part) = core.recent.part(stream) {
             let sealed = Arc::clone(&core.sealed);
-            let events = part.events_until(u64::MAX);
+            let events = part.events_between(1, u64::MAX);
             return self.ended_recently(&sealed, stream, &events).map(Some);
         }
         for (at, info) in core.sealed.iter().enumerate().rev() {
@@ -134,7 +134,7 @@ impl Inner {
             let parts = core.recent.parts();
             let recent: Vec<_> = parts
                 .filter(|(run, part)| part.ended && !live.contains_key(*run))
-                .map(|(run, part)| (run.clone(), part.events_until(u64::MAX)))
+                .map(|(run, part)| (run.clone(), part.events_between(1, u64::MAX)))
                 .collect();
             let runs = live.keys().filter(|id| id.kind() == StreamKind::Run);
             let mut gone: HashSet<StreamId> = runs.cloned().collect();

@@ -28,12 +28,14 @@ struct Plan {
 }
 
 impl Inner {
-    /// Events of a stream from a sequence on.
+    /// Events of a stream from a sequence on. Only if they are hashed is their chain compared, and
+    /// are those of the same segment before them read.
     pub fn read(
         &self,
         stream: &StreamId,
         from: u64,
         limit: usize,
+        hashed: bool,
     ) -> Result<Vec<Recorded>, StoreError> {
         self.refresh()?;
         let from = from.max(1);
@@ -45,9 +47,10 @@ impl Inner {
                 return Ok(Vec::new());
             }
             let part = core.recent.part(stream);
+            let begin = if hashed { 1 } else { from };
             Plan {
                 sealed: Arc::clone(&core.sealed),
-                recent: part.map_or_else(Vec::new, |part| part.events_until(until)),
+                recent: part.map_or_else(Vec::new, |part| part.events_between(begin, until)),
                 recent_first: part.map(super::recent::Part::first),
             }
         };
@@ -55,13 +58,15 @@ impl Inner {
             stream,
             from,
             until,
-            next: None,
+            hashed,
+            next: (!hashed).then_some(from),
             hash: Hash::ZERO,
             found: Vec::new(),
         };
         // Only if the recent part does not begin early enough; its chain begins where that of the
         // segments ends, though.
-        if plan.recent_first.is_none_or(|first| first > 1) {
+        let enough = if hashed { 1 } else { from };
+        if plan.recent_first.is_none_or(|first| first > enough) {
             self.read_sealed(&plan, &mut chain)?;
         }
         read_recent(&plan.recent, &mut chain)?;
@@ -85,11 +90,15 @@ impl Inner {
             let last = summary.first + summary.count - 1;
             if last < chain.from {
                 // All of it is before: only its hash is needed.
-                chain.begin(last + 1, summary.after);
+                if chain.hashed {
+                    chain.begin(last + 1, summary.after);
+                }
                 break;
             }
             if wanted {
-                chain.begin(summary.first, summary.before);
+                if chain.hashed {
+                    chain.begin(summary.first, summary.before);
+                }
                 parts.push((at, *info));
             }
             if begins_early_enough {
@@ -144,9 +153,14 @@ fn read_places(
     let wanted = until.saturating_add(1).saturating_sub(part.first);
     let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
     let wanted = wanted.min(part.places.len());
-    let whole = wanted == part.places.len();
-    chain.take_all(wanted, |take| {
-        let places = &part.places[..wanted];
+    let skipped = match chain.hashed {
+        true => 0,
+        false => usize::try_from(chain.from.saturating_sub(part.first)).unwrap_or(usize::MAX),
+    };
+    let skipped = skipped.min(wanted);
+    let whole = chain.hashed && wanted == part.places.len();
+    chain.take_all(wanted - skipped, |take| {
+        let places = &part.places[skipped..wanted];
         handle.segment.records_at(places, |log_record| {
             match Record::read(log_record.lsn, log_record.payload)? {
                 Record::Event(bytes) => take(bytes),
@@ -178,7 +192,11 @@ fn read_recent(events: &[RecentEvent], chain: &mut Chain<'_>) -> Result<(), Stor
     })?;
     chain.found.reserve(new.len());
     for event in new {
-        let hash = event.hash.unwrap_or_else(|| chain.hash.chain(&event.bytes));
+        let hash = match (event.hash, chain.hashed) {
+            (Some(hash), _) => hash,
+            (None, true) => chain.hash.chain(&event.bytes),
+            (None, false) => Hash::ZERO,
+        };
         chain.take(&event.bytes, hash)?;
     }
     Ok(())
@@ -192,6 +210,8 @@ struct Chain<'a> {
     stream: &'a StreamId,
     from: u64,
     until: u64,
+    /// Hashes are wanted, and so everything before that they follow from.
+    hashed: bool,
     /// The sequence that must come next; `None` before anything is known.
     next: Option<u64>,
     hash: Hash,
@@ -213,6 +233,9 @@ impl Chain<'_> {
     ) -> Result<(), StoreError> {
         let (before, found_before) = (self.hash, self.found.len());
         self.found.reserve(count);
+        if !self.hashed {
+            return read(&mut |bytes| self.take(bytes, Hash::ZERO));
+        }
         let hashes = chaining::hashes(before, count, |compute| {
             read(&mut |bytes| {
                 compute(bytes);

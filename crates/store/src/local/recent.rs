@@ -143,10 +143,12 @@ impl Part {
         self.events.front().map_or(0, |event| event.sequence)
     }
 
-    /// Its events here up to a sequence, in order.
-    pub fn events_until(&self, sequence: u64) -> Vec<RecentEvent> {
-        let until = |event: &&RecentEvent| event.sequence <= sequence;
-        self.events.iter().take_while(until).cloned().collect()
+    /// Its events here from one sequence to another, in order.
+    pub fn events_between(&self, from: u64, until: u64) -> Vec<RecentEvent> {
+        let begin = self.events.partition_point(|event| event.sequence < from);
+        let events = self.events.range(begin..);
+        let wanted = |event: &&RecentEvent| event.sequence <= until;
+        events.take_while(wanted).cloned().collect()
     }
 }
 

@@ -173,9 +173,11 @@ impl Inner {
             stream: stream.clone(),
         })?;
         let mut next = 1;
+        let mut hash = Hash::ZERO;
         while next <= head.sequence {
             let left = usize::try_from(head.sequence - next + 1).unwrap_or(usize::MAX);
-            let page = self.looking_again(|| self.read(stream, next, left.min(PAGE_EVENTS)))?;
+            let limit = left.min(PAGE_EVENTS);
+            let page = self.looking_again(|| self.read(stream, next, limit, false))?;
             if page.is_empty() {
                 let expected = format!("event {next}");
                 return Err(StoreError::damaged(stream.to_string(), expected, "none"));
@@ -187,8 +189,14 @@ impl Inner {
                         self.export_piece(root, writer, payload::MAX_DEPTH)?;
                     }
                 }
-                writer.event(&recorded.event.encode())?;
+                let bytes = recorded.event.encode();
+                hash = hash.chain(&bytes);
+                writer.event(&bytes)?;
             }
+        }
+        if hash != head.hash {
+            let (expected, found) = (head.hash.to_string(), hash.to_string());
+            return Err(StoreError::damaged(stream.to_string(), expected, found));
         }
         Ok(())
     }
@@ -368,7 +376,7 @@ impl Inner {
     }
 
     fn must_begin_with(&self, stream: &StreamId, version: Version) -> Result<(), StoreError> {
-        let read = self.read(stream, version.sequence, 1)?;
+        let read = self.read(stream, version.sequence, 1, true)?;
         if read.first().is_some_and(|here| here.hash == version.hash) {
             return Ok(());
         }

@@ -166,6 +166,9 @@ async fn check_ranges(world: &World, stream: &dalsegno_store::StreamId) {
             let from = usize::try_from(from.max(1) - 1).unwrap();
             let wanted: Vec<_> = whole.iter().skip(from).take(limit).cloned().collect();
             assert_eq!(found, wanted, "from {from}, at most {limit}");
+            let events = world.events(stream, from as u64 + 1, limit).await.unwrap();
+            let wanted: Vec<_> = wanted.into_iter().map(|recorded| recorded.event).collect();
+            assert_eq!(events, wanted, "from {from}, at most {limit}");
         }
     }
 }
