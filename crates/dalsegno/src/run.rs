@@ -242,14 +242,17 @@ impl Run {
         self.token.is_none()
     }
 
-    /// Appends as the run's worker, with other streams' events in the same append.
+    /// Appends as the run's worker, with other streams' events in the same append; if a sequence is
+    /// given, only if that is the run's last event.
     async fn append_with(
         &self,
         events: Vec<NewEvent>,
         others: Vec<Append>,
+        last: Option<u64>,
     ) -> Result<u64, StoreError> {
         let mut own = Append::to(self.id.clone(), events);
         own.token = self.token;
+        own.expected = last;
         let count = own.events.len() as u64;
         let mut batch = vec![own];
         batch.extend(others);

@@ -8,6 +8,7 @@
 //! Invariant: the key follows from the run's lineage and the identity alone, so it is the same on
 //! every attempt, process and machine, and different for an intended second call.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -88,6 +89,13 @@ impl StepId {
 
     /// As in `research#1/search#2`.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A map of steps can be asked with a path.
+impl Borrow<str> for StepId {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

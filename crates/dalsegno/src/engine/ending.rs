@@ -134,10 +134,16 @@ impl Engine {
     }
 
     async fn let_go(&self, run: &Arc<Run>, events: Vec<NewEvent>) -> Result<(), String> {
-        match run.record(events).await {
-            Ok(_) => {}
-            Err(NotRecorded::Stopped(stopped)) => return Err(stopped.to_string()),
-            Err(NotRecorded::Refused(why)) => return Err(why),
+        let why = |not_recorded| match not_recorded {
+            NotRecorded::Stopped(stopped) => stopped.to_string(),
+            NotRecorded::Refused(why) => why,
+        };
+        if !run.record_if_all_known(events).await.map_err(why)? {
+            // Something was recorded for the run meanwhile, and may change what comes of it. It is
+            // taken up again; by the next process, if this one dies before.
+            self.launch(run.id());
+            let next = record::run_checkpointed(&["the next process".to_owned()]);
+            run.record(vec![next]).await.map_err(why)?;
         }
         run.durable().await.map_err(|stopped| stopped.to_string())?;
         let Some(token) = run.token else {

@@ -64,6 +64,11 @@ impl Journal {
         match &event.kind {
             Kind::RunCreated => self.apply_created(event),
             Kind::RunStarted => {
+                if self.status == Status::Running {
+                    // The process before has not written the run down: it died.
+                    let open = self.steps.values_mut().filter(|step| step.is_open());
+                    open.for_each(|step| step.crashes += 1);
+                }
                 self.status = Status::Running;
                 self.waits.clear();
                 let number = |key| fields.number(key).unwrap_or(0);
@@ -180,9 +185,6 @@ impl Journal {
                     }
                 }
                 let number = |key| event.fields.number(key);
-                if step.is_open() {
-                    step.crashes += 1;
-                }
                 let effect = number(record::step::EFFECT).and_then(Effect::from_number);
                 step.effect = effect.unwrap_or(Effect::Once);
                 step.attempts = number(record::step::ATTEMPT).unwrap_or(1);
@@ -282,6 +284,12 @@ impl Journal {
         if step.kind == StepKind::Value {
             self.told_us = self.told_us.max(event.time_us);
         }
+        // Plan steps around it have got further: whatever ends the process is no loop in them.
+        for (end, _) in id.as_str().match_indices('/') {
+            if let Some(around) = self.steps.get_mut(&id.as_str()[..end]) {
+                around.crashes = 0;
+            }
+        }
     }
 
     fn apply_timer(&mut self, event: &Event) {
@@ -358,6 +366,8 @@ impl Journal {
         }
         if turn.is_some() {
             self.forget_turn();
+            // Who reads from here on has not seen how the run was started.
+            self.status = Status::Running;
         }
         self.checkpoint = Some(Checkpoint {
             sequence: event.sequence,
@@ -386,4 +396,66 @@ fn text_of(value: &Value) -> Option<String> {
 /// Timers of the library's own have a `!` in them; the others are sleeps, by their identity.
 fn is_sleep(timer: &str) -> bool {
     !timer.contains('!')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dalsegno_store::{NewEvent, StreamId};
+
+    /// The journal after these events, in this order.
+    fn fold(events: Vec<NewEvent>) -> Journal {
+        let mut journal = Journal::default();
+        for (sequence, new) in (1..).zip(events) {
+            let run = StreamId::store();
+            let mut event = Event::new(run, sequence, 1, 0, new.kind);
+            event.fields = new.fields;
+            journal.apply(event);
+        }
+        journal
+    }
+
+    /// Twenty processes begin the plan step; what each does then, before it ends. How many deaths
+    /// in the plan step that makes.
+    fn deaths(then: impl Fn(u64) -> Option<NewEvent>) -> u64 {
+        let plan = StepId::new("plan#1");
+        let mut events = Vec::new();
+        for number in 1..=20 {
+            events.push(NewEvent::new(Kind::RunStarted));
+            let (kind, effect) = (StepKind::PlanStep, Effect::ReadOnly);
+            events.push(record::intended(&plan, kind, effect, number, None));
+            events.extend(then(number));
+        }
+        fold(events).steps[&plan].crashes
+    }
+
+    #[test]
+    fn a_process_that_dies_in_the_same_step_again_and_again_is_counted() {
+        assert_eq!(deaths(|_| None), 19);
+    }
+
+    #[test]
+    fn a_plan_step_that_gets_further_each_time_is_in_no_crash_loop() {
+        let inside = |number| StepId::new(format!("plan#1/branch#1/read#{number}"));
+        let further = |number| Some(record::succeeded(&inside(number), StepKind::Tool, None));
+        assert_eq!(deaths(further), 0);
+    }
+
+    #[test]
+    fn a_run_that_waits_inside_a_plan_step_is_in_no_crash_loop() {
+        let wait = |_| Some(record::run_checkpointed(&["signal other".to_owned()]));
+        assert_eq!(deaths(wait), 0);
+    }
+
+    #[test]
+    fn a_death_behind_the_last_turn_of_a_loop_is_a_death() {
+        let fields = Fields::new().with(record::checkpoint::TURN, 7);
+        let turn = NewEvent::new(Kind::CheckpointWritten).with_fields(fields);
+        let step = StepId::new("plan#1");
+        let (kind, effect) = (StepKind::PlanStep, Effect::ReadOnly);
+        let begun = record::intended(&step, kind, effect, 1, None);
+        // Read from the last turn on, as a loop is.
+        let journal = fold(vec![turn, begun, NewEvent::new(Kind::RunStarted)]);
+        assert_eq!(journal.steps[&step].crashes, 1);
+    }
 }

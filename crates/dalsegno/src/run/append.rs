@@ -50,7 +50,27 @@ impl Run {
         events: Vec<NewEvent>,
         others: Vec<Append>,
     ) -> Result<u64, NotRecorded> {
-        self.record_unless(events, others, |_| false).await
+        self.record_unless(events, others, None, |_| false).await
+    }
+
+    /// The same, if this run knows of everything that was recorded for it. Whether it does.
+    pub(crate) async fn record_if_all_known(
+        self: &Arc<Self>,
+        events: Vec<NewEvent>,
+    ) -> Result<bool, NotRecorded> {
+        let known = self.state().applied;
+        let overtaken = StoreError::is_conflict;
+        let recorded = self
+            .record_unless(events, Vec::new(), Some(known), overtaken)
+            .await;
+        match recorded {
+            Ok(_) => Ok(true),
+            Err(NotRecorded::Refused(why)) => match self.store.head(&self.id).await {
+                Ok(Some(head)) if head.sequence > known => Ok(false),
+                _ => Err(NotRecorded::Refused(why)),
+            },
+            Err(stopped) => Err(stopped),
+        }
     }
 
     /// The same; errors that are `expected` do not stop the run.
@@ -58,6 +78,7 @@ impl Run {
         self: &Arc<Self>,
         events: Vec<NewEvent>,
         others: Vec<Append>,
+        last: Option<u64>,
         expected: impl Fn(&StoreError) -> bool,
     ) -> Result<u64, NotRecorded> {
         if self.is_replay() {
@@ -79,7 +100,7 @@ impl Run {
         let mut all: Vec<NewEvent> = kept.iter().map(|(_, event)| event.clone()).collect();
         let before = all.len();
         all.extend(events);
-        match self.append_with(all, others).await {
+        match self.append_with(all, others, last).await {
             Ok(head) => {
                 let mut state = self.state();
                 for noted in noted {
@@ -117,7 +138,7 @@ impl Run {
             | StoreError::NotFound { stream } => *stream == to,
             _ => false,
         };
-        self.record_unless(events, vec![other], refusals)
+        self.record_unless(events, vec![other], None, refusals)
             .await
             .map(drop)
     }

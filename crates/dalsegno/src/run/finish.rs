@@ -19,6 +19,9 @@ use crate::journal::{Outcome, Verdict};
 use crate::record;
 use crate::step::StepId;
 
+/// So many outcomes are kept back at most: they are in memory, and go into one append. The next one
+/// is recorded, and takes them along.
+const KEPT_BACK_LIMIT: usize = 256;
 /// Larger outcomes are not kept back in memory.
 const KEPT_BACK_LIMIT_BYTES: usize = 64 << 10;
 
@@ -52,7 +55,8 @@ impl Run {
         let step = &ticket.step;
         let was_done = matches!(done, Done::Succeeded { .. });
         let events = outcome_events(step, done);
-        let finished = if ticket.kept_back && small(&events) {
+        let room = self.state().kept_back.len() < KEPT_BACK_LIMIT;
+        let finished = if ticket.kept_back && room && small(&events) {
             let mut state = self.state();
             for event in events {
                 state.note_usage(&event);

@@ -1,0 +1,246 @@
+//! The world outside: services that the agent asks, and that keep count.
+//!
+//! | request | what it does | for steps that are |
+//! |---|---|---|
+//! | `GET /weather`, `/stock`, `/news` | tells something that depends on the run only | `read_only` |
+//! | `POST /model` | answers a prompt, the same for the same one | a model call |
+//! | `POST /notifications` | notifies somebody, each time that it is asked | `once` |
+//! | `GET /notifications/<key>` | says whether it did: the probe | |
+//! | `POST /bookings` | books, once for each key | `idempotent` |
+//!
+//! For who runs the story: `GET /ledger`, `GET /arrivals` (how many requests are in it), `GET
+//! /wait?arrivals=N`, which answers when there are so many, `GET /seen/<key>` (the probe, but never
+//! switched off), `POST /probe/on` and `/probe/off`.
+//!
+//! Invariant: who asks what has happened is told only when every connection that was made before is
+//! done with. A process that is dead cannot act on the world later than its successor asks.
+
+use std::collections::BTreeSet;
+use std::io::BufReader;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{sleep, spawn};
+use std::time::Duration;
+
+use crate::http::{Reply, Request};
+use crate::ledger::{Entry, Ledger, now_us};
+
+/// Replies take up to this long, half of it before anything is done: time to be killed in.
+const LONGEST_US: u64 = 4000;
+
+/// The services, and what is known of the requests to them.
+#[derive(Debug)]
+pub struct World {
+    ledger: Mutex<Ledger>,
+    arrived: Condvar,
+    /// Connections that are not done with, by their number.
+    open: Mutex<BTreeSet<u64>>,
+    closed: Condvar,
+    probe: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl World {
+    /// With an empty ledger in a file.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn new(ledger: &Path) -> std::io::Result<Arc<World>> {
+        Ok(Arc::new(World {
+            ledger: Mutex::new(Ledger::create(ledger)?),
+            arrived: Condvar::new(),
+            open: Mutex::default(),
+            closed: Condvar::new(),
+            probe: AtomicBool::new(true),
+        }))
+    }
+
+    /// Answers requests for as long as the process lives, in threads of its own.
+    pub fn serve(self: Arc<Self>, listener: TcpListener) {
+        spawn(move || {
+            for (number, stream) in (0..).zip(listener.incoming()) {
+                let Ok(stream) = stream else { continue };
+                // Numbered here, where they come in order.
+                lock(&self.open).insert(number);
+                let world = Arc::clone(&self);
+                spawn(move || {
+                    let connection = Connection { world, number };
+                    connection.answer(&stream);
+                });
+            }
+        });
+    }
+
+    fn add(&self, mut entry: Entry, once_per_key: bool) -> std::io::Result<()> {
+        let mut ledger = lock(&self.ledger);
+        entry.applied = !(once_per_key && ledger.has_applied(&entry.what, &entry.key));
+        ledger.add(entry)?;
+        drop(ledger);
+        self.arrived.notify_all();
+        Ok(())
+    }
+
+    fn wait_for_arrivals(&self, count: usize) {
+        let ledger = lock(&self.ledger);
+        let wait = self
+            .arrived
+            .wait_timeout_while(ledger, Duration::from_secs(30), |ledger| {
+                ledger.entries().len() < count
+            });
+        drop(wait);
+    }
+}
+
+/// One connection, with its number.
+struct Connection {
+    world: Arc<World>,
+    number: u64,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.done();
+    }
+}
+
+impl Connection {
+    /// From here on it does nothing more to the world.
+    fn done(&self) {
+        lock(&self.world.open).remove(&self.number);
+        self.world.closed.notify_all();
+    }
+
+    /// Waits until all connections before this one are done with.
+    fn wait_for_earlier(&self) {
+        let open = lock(&self.world.open);
+        let earlier =
+            |open: &mut BTreeSet<u64>| open.first().is_some_and(|first| *first < self.number);
+        drop(self.world.closed.wait_while(open, earlier));
+    }
+
+    fn answer(&self, stream: &TcpStream) {
+        // Half a request is none.
+        let Ok(request) = Request::read(&mut BufReader::new(stream)) else {
+            return;
+        };
+        let reply = match self.handle(&request) {
+            Ok(reply) => reply,
+            Err(e) => Reply::new(500, e.to_string()),
+        };
+        // Who asked may be dead.
+        drop(reply.write(&mut &*stream));
+    }
+
+    fn handle(&self, request: &Request) -> std::io::Result<Reply> {
+        let world = &*self.world;
+        let path = request.path.as_str();
+        let entry = |what: &str| Entry {
+            what: what.to_owned(),
+            run: request.get_header("x-run").to_owned(),
+            key: request.get_header("idempotency-key").to_owned(),
+            worker: request.get_header("x-worker").to_owned(),
+            applied: false,
+            time_us: now_us(),
+        };
+        let service = |what: &str, once_per_key: bool, reply: String| {
+            let entry = entry(what);
+            let (before, after) = pauses(&entry);
+            sleep(before);
+            world.add(entry, once_per_key)?;
+            sleep(after);
+            Ok(Reply::new(200, reply))
+        };
+        let run = request.get_header("x-run");
+        match (request.method.as_str(), path) {
+            ("GET", "/weather" | "/stock" | "/news") => {
+                let what = &path[1..];
+                service(
+                    what,
+                    false,
+                    format!("{what} for {run}: {}", word(&[what, run])),
+                )
+            }
+            ("POST", "/model") => {
+                let prompt = String::from_utf8_lossy(&request.body);
+                service(
+                    "model",
+                    false,
+                    format!("thought {}", word(&["model", &prompt])),
+                )
+            }
+            ("POST", "/notifications") => service("notify", false, receipt("notified", request)),
+            ("POST", "/bookings") => service("book", true, receipt("booked", request)),
+            ("GET", "/ledger") => {
+                self.wait_for_earlier();
+                Ok(Reply::new(200, lock(&world.ledger).to_lines()))
+            }
+            ("GET", "/arrivals") => {
+                self.wait_for_earlier();
+                let count = lock(&world.ledger).entries().len();
+                Ok(Reply::new(200, count.to_string()))
+            }
+            ("POST", "/probe/on" | "/probe/off") => {
+                world.probe.store(path == "/probe/on", Ordering::SeqCst);
+                Ok(Reply::new(200, ""))
+            }
+            _ => Ok(self.asked(path)),
+        }
+    }
+
+    /// Questions with something in their path.
+    fn asked(&self, path: &str) -> Reply {
+        let world = &*self.world;
+        if let Some(count) = path.strip_prefix("/wait?arrivals=") {
+            // It does nothing to the world, and nobody has to wait for it.
+            self.done();
+            world.wait_for_arrivals(count.parse().unwrap_or(0));
+            return Reply::new(200, "");
+        }
+        let probe = path.strip_prefix("/notifications/");
+        if probe.is_some() && !world.probe.load(Ordering::SeqCst) {
+            return Reply::new(503, "nobody here can tell");
+        }
+        match probe.or(path.strip_prefix("/seen/")) {
+            Some(key) => {
+                self.wait_for_earlier();
+                match lock(&world.ledger).has_applied("notify", key) {
+                    true => Reply::new(200, format!("notified {key}")),
+                    false => Reply::new(404, ""),
+                }
+            }
+            None => Reply::new(404, format!("nothing is at {path}")),
+        }
+    }
+}
+
+/// What somebody gets for a request that changes something: the same for the same key.
+fn receipt(did: &str, request: &Request) -> String {
+    format!("{did} {}", request.get_header("idempotency-key"))
+}
+
+/// Eight digits that depend on nothing but these.
+fn word(of: &[&str]) -> String {
+    let hex = blake3::hash(of.join("\n").as_bytes()).to_hex();
+    hex[..8].to_owned()
+}
+
+/// How long a request takes before and after something is done about it.
+fn pauses(entry: &Entry) -> (Duration, Duration) {
+    let arrival = entry.time_us.to_string();
+    let hash = blake3::hash(
+        [&entry.what, &entry.run, &arrival]
+            .map(String::as_str)
+            .concat()
+            .as_bytes(),
+    );
+    let part = |at: usize| u64::from(hash.as_bytes()[at]) * (LONGEST_US / 2) / 256;
+    (
+        Duration::from_micros(part(0)),
+        Duration::from_micros(part(1)),
+    )
+}
