@@ -1,4 +1,41 @@
 //! Crash-safe agents: a dead process resumes at the first unfinished step, and nothing happens twice.
+//!
+//! Paste this, run it, kill it half-way, run it again:
+//!
+//! ```no_run
+#![doc = include_str!("../examples/report.rs")]
+//! ```
+//!
+//! An agent is an async function over a [`Ctx`], or a loop with a state ([`Builder::loop_agent`]).
+//! What it does through the `Ctx` are *steps*: each is recorded when it is done, and handed back from
+//! the record ever after. What a step does to the world decides what recovery may do:
+//!
+//! | [`Effect`] | a crash in the middle of it |
+//! |---|---|
+//! | `read_only` (models are) | it runs again |
+//! | `idempotent` | it runs again with the same [`Call::key`] |
+//! | `once` (tools, unless you say otherwise) | its [`StepCall::probe`] is asked whether it happened; else a person is |
+//!
+//! | to | call |
+//! |---|---|
+//! | ask a model, use a tool | [`Ctx::model`], [`Ctx::tool`] |
+//! | decide, plan, run things beside each other | [`Ctx::decide`], [`Ctx::plan_step`], [`Ctx::branch`], [`Ctx::each`] |
+//! | wait | [`Ctx::sleep`], [`Ctx::signal`], [`Ctx::approval`] |
+//! | start other agents, and tell them | [`Ctx::child`], [`Ctx::send_signal`] |
+//! | get what is never the same | [`Ctx::now`], [`Ctx::random`], [`Ctx::uuid`] |
+//! | note something | [`Ctx::event`], [`Ctx::checkpoint`] |
+//! | change code under runs that are under way | [`Ctx::patched`] |
+//!
+//! Code between steps runs again on every resume, so it must come to the same steps: no clock, no
+//! randomness, no I/O outside of steps. If it does something else than what is recorded, the run
+//! stops and shows both sides, and nothing is executed.
+//!
+//! **What is promised**: outcomes are recorded exactly once; a `once` effect is sent at most once;
+//! what is in doubt is probed, or handed to a person, and never guessed. More is not possible without
+//! the other side's help. With [`Durability::Bounded`] (the default, 20 ms) a power cut can take
+//! what was read and what models said in that time, never an effect nor what one depended on.
+//!
+//! The feature `testkit` kills your agent at every moment, in your tests: `testkit::CrashEverywhere`.
 
 mod agent;
 mod attention;

@@ -76,12 +76,6 @@ numbered! { StepKind:
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepId(Arc<str>);
 
-impl std::borrow::Borrow<str> for StepId {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
 impl StepId {
     pub(crate) fn new(path: impl Into<Arc<str>>) -> StepId {
         StepId(path.into())
