@@ -15,10 +15,14 @@ async fn report(ctx: Ctx, topic: String) -> Result<String> {
         });
         text += &ask.await?;
     }
-    let send = ctx.tool("send").once().input(&text).call(|call| async move {
-        println!("sending it under the key {}", call.key());
-        Ok(())
-    });
+    let send = ctx
+        .tool("send")
+        .once()
+        .input(&text)
+        .call(|call| async move {
+            println!("sending it under the key {}", call.key());
+            Ok(())
+        });
     send.await?;
     Ok(text)
 }

@@ -25,6 +25,7 @@ mod call;
 mod catch;
 mod checkpoint;
 mod child;
+mod conversation;
 mod plan;
 mod retry;
 mod values;
@@ -33,6 +34,8 @@ mod waits;
 pub use approval::{Answer, ApprovalWait, Gate};
 pub use call::{Call, Probe, StepCall};
 pub use child::ChildRun;
+pub use conversation::Conversation;
+pub(crate) use conversation::Said;
 pub use retry::Retry;
 pub use waits::{SignalWait, SignalWaitFor};
 
