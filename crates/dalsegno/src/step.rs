@@ -11,7 +11,7 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::failure::numbered;
 
@@ -173,7 +173,12 @@ fn push_number(text: &mut String, number: u64) {
 
 /// The idempotency key of a step: 32 hex digits.
 pub(crate) fn idempotency_key(lineage: &str, step: &str) -> String {
-    let mut hasher = blake3::Hasher::new_derive_key("dalsegno 2026-11 idempotency key of a step");
+    // Deriving the context's own key costs more than all the rest.
+    static CONTEXT: OnceLock<blake3::Hasher> = OnceLock::new();
+    let context = "dalsegno 2026-11 idempotency key of a step";
+    let mut hasher = CONTEXT
+        .get_or_init(|| blake3::Hasher::new_derive_key(context))
+        .clone();
     hasher.update(&(lineage.len() as u64).to_le_bytes());
     hasher.update(lineage.as_bytes());
     hasher.update(step.as_bytes());

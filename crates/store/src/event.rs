@@ -172,6 +172,11 @@ impl Event {
 
     /// As deterministic CBOR.
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_behind(&[])
+    }
+
+    /// The same, behind other bytes.
+    pub(crate) fn encode_behind(&self, before: &[u8]) -> Vec<u8> {
         let optional = [
             self.memory.is_some(),
             self.input.is_some(),
@@ -183,9 +188,10 @@ impl Event {
         ];
         let optional = optional.iter().filter(|there| **there).count();
         let mut cbor = Cbor::new();
+        cbor.raw(before);
         cbor.map(5 + optional + self.newer.len());
         cbor.number(STREAM);
-        cbor.text(&self.stream.to_string());
+        cbor.text_of(&[self.stream.kind().word(), "/", self.stream.name()]);
         for (key, number) in [
             (SEQUENCE, self.sequence),
             (CLOCK, self.clock),

@@ -269,6 +269,13 @@ impl Cbor {
         self.raw(text.as_bytes());
     }
 
+    /// A text of several parts.
+    pub fn text_of(&mut self, parts: &[&str]) {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        self.head(3, length as u64);
+        parts.iter().for_each(|part| self.raw(part.as_bytes()));
+    }
+
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.head(2, bytes.len() as u64);
         self.raw(bytes);

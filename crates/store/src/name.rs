@@ -22,7 +22,7 @@ pub enum StreamKind {
 }
 
 impl StreamKind {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             StreamKind::Run => "run",
             StreamKind::Memory => "memory",

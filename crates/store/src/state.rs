@@ -5,6 +5,7 @@
 //! events in the same order give the same state, byte for byte ([`State::digest`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::event::{Event, LetterRef, Version};
 use crate::fields::Value;
@@ -114,7 +115,7 @@ impl std::fmt::Display for Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The worker.
-    pub owner: String,
+    pub owner: Arc<str>,
     /// Rises with every new holder; who has an older one is refused.
     pub token: u64,
     /// Until when, in microseconds since 1970.
@@ -129,7 +130,7 @@ pub struct StreamState {
     /// The life of a run; `None` for other streams.
     pub status: Option<Status>,
     /// The agent that a run is of.
-    pub agent: Option<String>,
+    pub agent: Option<Arc<str>>,
     /// When it was created, in microseconds since 1970.
     pub created_us: u64,
     /// When its last event happened.
@@ -229,14 +230,13 @@ impl State {
         event: &Event,
         hash: impl FnOnce(Hash) -> Hash,
     ) -> Applied {
-        let found = self.streams.remove(&event.stream);
-        let head = found.as_ref().map_or(Version::START, |stream| stream.head);
+        let found = self.streams.get(&event.stream);
+        let head = found.map_or(Version::START, |stream| stream.head);
         if event.sequence <= head.sequence {
-            let stream = found.map(|stream| (event.stream.clone(), stream));
-            self.streams.extend(stream);
             return Applied::Before;
         }
-        let mut stream = found.unwrap_or_else(|| StreamState::new(event.time_us));
+        let stream = self.streams.entry(event.stream.clone());
+        let stream = stream.or_insert_with(|| StreamState::new(event.time_us));
         for (id, due) in &stream.timers {
             self.due.remove(&(*due, event.stream.clone(), id.clone()));
         }
@@ -264,20 +264,23 @@ impl State {
             hash: hash(head.hash),
         };
         stream.updated_us = stream.updated_us.max(event.time_us);
+        let has_ended = stream.has_ended() && event.stream.kind() == StreamKind::Run;
+        if !has_ended {
+            for (id, due) in &stream.timers {
+                self.due.insert((*due, event.stream.clone(), id.clone()));
+            }
+        }
         if let Some(letter) = &event.letter {
             self.note_letter(letter, event.clock);
         }
         if event.stream.kind() == StreamKind::Store {
             self.apply_own(event);
         }
-        if stream.has_ended() && event.stream.kind() == StreamKind::Run {
-            return Applied::Ended(Box::new(stream));
+        let ended = has_ended.then(|| self.streams.remove(&event.stream));
+        match ended.flatten() {
+            Some(stream) => Applied::Ended(Box::new(stream)),
+            None => Applied::Yes,
         }
-        for (id, due) in &stream.timers {
-            self.due.insert((*due, event.stream.clone(), id.clone()));
-        }
-        self.streams.insert(event.stream.clone(), stream);
-        Applied::Yes
     }
 
     /// Takes in an event of which only the place can be read: its stream stops here, in attention.

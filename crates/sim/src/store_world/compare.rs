@@ -156,7 +156,7 @@ fn expected_runs(history: &History, asked: Asked) -> Vec<RunInfo> {
             Some(RunInfo {
                 run: run.clone(),
                 status: stream.status?,
-                agent: stream.agent.clone(),
+                agent: stream.agent.as_deref().map(str::to_owned),
                 created_us: stream.created_us,
                 updated_us: stream.updated_us,
                 head: stream.head,

@@ -6,6 +6,7 @@
 //! get no reference from an event if they may be on their way out (`State::pieces_from`).
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 
 use super::{Core, Inner, lock};
@@ -40,8 +41,8 @@ struct Prepared {
 
 impl Inner {
     /// Appends for a user.
-    pub fn append(&self, batch: &[Append]) -> Result<Appended, StoreError> {
-        for append in batch {
+    pub fn append(&self, batch: Vec<Append>) -> Result<Appended, StoreError> {
+        for append in &batch {
             if append.stream.kind() == StreamKind::Store {
                 let kind = append.events.first().map(|event| event.kind.clone());
                 return Err(StoreError::Refused {
@@ -63,13 +64,13 @@ impl Inner {
         let mut core = lock(&self.core);
         // Whoever appends holds the lock.
         let lsn = self.disk.log()?.last_lsn() + 1;
-        let batch = [Append::to(StreamId::store(), make(lsn, &core.state))];
+        let mut batch = [Append::to(StreamId::store(), make(lsn, &core.state))];
         let prepared = Prepared {
             payloads: Vec::new(),
             pieces: Vec::new(),
             pieces_from: core.state.pieces_from,
         };
-        let appended = self.commit(&mut core, &batch, prepared)?;
+        let appended = self.commit(&mut core, &mut batch, prepared)?;
         drop(core);
         self.watch.reached(appended.position);
         Ok(appended)
@@ -80,16 +81,16 @@ impl Inner {
         self.append_own_at(|_, _| events)
     }
 
-    pub fn append_any(&self, batch: &[Append]) -> Result<Appended, StoreError> {
-        self.check_sizes(batch)?;
+    fn append_any(&self, mut batch: Vec<Append>) -> Result<Appended, StoreError> {
+        self.check_sizes(&batch)?;
         loop {
-            let prepared = self.prepare(batch)?;
+            let prepared = self.prepare(&batch)?;
             let mut core = lock(&self.core);
             // Retention may have begun to remove pieces that were found a moment ago.
             if core.state.pieces_from != prepared.pieces_from {
                 continue;
             }
-            let appended = self.commit(&mut core, batch, prepared)?;
+            let appended = self.commit(&mut core, &mut batch, prepared)?;
             drop(core);
             self.watch.reached(appended.position);
             self.keeper.appended(self);
@@ -175,7 +176,7 @@ impl Inner {
     fn commit(
         &self,
         core: &mut Core,
-        batch: &[Append],
+        batch: &mut [Append],
         prepared: Prepared,
     ) -> Result<Appended, StoreError> {
         if core.closed {
@@ -183,20 +184,21 @@ impl Inner {
         }
         let log = self.disk.log()?;
         let now_us = self.options.clock.now_us();
-        let mut drafts: HashMap<&StreamId, StreamState> = HashMap::new();
+        let mut drafts: HashMap<StreamId, StreamState> = HashMap::with_capacity(batch.len());
         let mut events = Vec::new();
+        let mut records: Vec<Vec<u8>> = Vec::new();
         let mut clock = core.state.clock;
         let mut payloads = prepared.payloads.into_iter();
         let mut bytes = 0;
-        for append in batch {
-            let draft = match drafts.entry(&append.stream) {
+        for append in batch.iter_mut() {
+            let draft = match drafts.entry(append.stream.clone()) {
                 std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::hash_map::Entry::Vacant(entry) => {
                     entry.insert(self.draft(core, append, now_us)?)
                 }
             };
             check_position(append, draft, self.options.mutant)?;
-            for new in &append.events {
+            for new in &mut append.events {
                 let [input, output] = payloads.next().unwrap_or_default();
                 clock += 1;
                 let sequence = draft.head.sequence + 1;
@@ -209,10 +211,10 @@ impl Inner {
                     memory: new.memory,
                     input,
                     output,
-                    sources: new.sources.clone(),
-                    cause: new.cause.clone(),
-                    fields: new.fields.clone(),
-                    letter: new.letter.clone(),
+                    sources: mem::take(&mut new.sources),
+                    cause: new.cause.take(),
+                    fields: mem::take(&mut new.fields),
+                    letter: new.letter.take(),
                     ..Event::new(append.stream.clone(), sequence, clock, now_us, kind)
                 };
                 if clock >= COUNT_LIMIT {
@@ -220,7 +222,8 @@ impl Inner {
                     let (what, size, limit) = ("the store's clock", clock, COUNT_LIMIT);
                     return Err(StoreError::TooLarge { what, size, limit });
                 }
-                let encoded = event.encode();
+                let record = record::of_event(&event);
+                let encoded = record::event_of(&record);
                 let limit = match append.stream.kind() {
                     // What the user allows users.
                     StreamKind::Run | StreamKind::Memory => self.options.event_bytes(),
@@ -234,8 +237,9 @@ impl Inner {
                     kind: new.kind.clone(),
                     why,
                 })?;
-                draft.head = draft.head.after(&encoded);
-                events.push((event, encoded, draft.head.hash));
+                draft.head = draft.head.after(encoded);
+                events.push((event, draft.head.hash));
+                records.push(record);
             }
         }
         within("an append", bytes, self.options.batch_bytes())?;
@@ -253,22 +257,22 @@ impl Inner {
         if !pieces_last {
             self.log_pieces(core, log, &prepared.pieces)?;
         }
-        let records: Vec<Vec<u8>> = events.iter().map(|(_, e, _)| record::of_event(e)).collect();
         let logged = match mutant.breaks(Rule::OneBatch) {
             true => one_by_one(log, &records),
             false => log.append_batch(&records),
         };
         if logged.is_err() && mutant.breaks(Rule::AppendBeforeApply) {
-            events.iter().for_each(|(event, encoded, _)| {
-                core.state.apply(event, encoded);
+            let both = events.iter().zip(&records);
+            both.for_each(|((event, _), record)| {
+                core.state.apply(event, record::event_of(record));
             });
         }
         let lsns = logged?;
         if pieces_last {
             self.log_pieces(core, log, &prepared.pieces)?;
         }
-        for (lsn, (event, encoded, hash)) in lsns.clone().zip(events) {
-            core.take(lsn, &event, encoded.into(), hash);
+        for (lsn, ((event, hash), record)) in lsns.clone().zip(events.into_iter().zip(records)) {
+            core.take(lsn, &event, record::event_of(&record).into(), hash);
         }
         core.written += bytes;
         Ok(Appended {
@@ -297,7 +301,10 @@ impl Inner {
         event.fields = note.fields;
         let note = (event.encode(), event);
         let events: Vec<_> = events.into_iter().chain([(note.1, note.0)]).collect();
-        let records: Vec<_> = events.iter().map(|(_, e)| record::of_event(e)).collect();
+        let records: Vec<_> = events
+            .iter()
+            .map(|(_, e)| record::of_event_bytes(e))
+            .collect();
         let lsns = log.append_batch(&records)?;
         for (lsn, (event, bytes)) in lsns.clone().zip(events) {
             core.written += bytes.len() as u64 + RECORD_OVERHEAD_BYTES;

@@ -13,7 +13,7 @@ use crate::store::{
 
 impl Store for LocalStore {
     fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
-        Box::pin(async move { self.inner.append(&batch) })
+        Box::pin(async move { self.inner.append(batch) })
     }
 
     fn durable(&self, position: Position) -> Answer<'_, ()> {

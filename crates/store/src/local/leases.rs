@@ -79,7 +79,7 @@ impl Inner {
                 (stream.head.sequence, stream.last_token + 1)
             };
             let lease = Lease {
-                owner: owner.to_owned(),
+                owner: owner.into(),
                 token,
                 until_us: now_us.saturating_add(for_us),
             };
@@ -89,7 +89,7 @@ impl Inner {
                 .with(field::UNTIL, lease.until_us);
             let event = NewEvent::new(Kind::LeaseTaken).with_fields(fields);
             let append = Append::to(run.clone(), vec![event]).expecting(head);
-            match self.append(&[append]) {
+            match self.append(vec![append]) {
                 Ok(_) => {
                     let held = (token, lease.until_us);
                     leases.0.insert(run.clone(), held);
@@ -137,7 +137,7 @@ impl Inner {
         let mut leases = lock(&self.leases);
         let fields = Fields::new().with(field::TOKEN, token);
         let event = NewEvent::new(Kind::LeaseReleased).with_fields(fields);
-        self.append(&[Append::to(run.clone(), vec![event]).under(token)])?;
+        self.append(vec![Append::to(run.clone(), vec![event]).under(token)])?;
         leases.0.remove(run);
         Ok(())
     }

@@ -163,7 +163,7 @@ impl Inner {
                 let payload = letter.payload;
                 event.input = payload.map(|(kind, bytes)| NewPayload::new(kind, bytes));
                 event.letter = Some(letter_ref.clone());
-                self.append(&[Append::to(to.clone(), vec![event])])
+                self.append(vec![Append::to(to.clone(), vec![event])])
             });
         let why = match taken {
             Ok(appended) => {

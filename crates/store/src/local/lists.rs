@@ -221,7 +221,7 @@ fn live_info(run: &StreamId, stream: &StreamState) -> Option<RunInfo> {
         run: run.clone(),
         // One that lost its beginning.
         status: stream.status.unwrap_or(Status::Pending),
-        agent: stream.agent.clone(),
+        agent: stream.agent.as_deref().map(str::to_owned),
         created_us: stream.created_us,
         updated_us: stream.updated_us,
         head: stream.head,

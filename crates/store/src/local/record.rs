@@ -10,6 +10,7 @@
 use minicbor::Decoder;
 
 use crate::error::StoreError;
+use crate::event::Event;
 use crate::hash::Hash;
 use crate::kind::Kind;
 use crate::name::StreamId;
@@ -46,7 +47,17 @@ impl<'a> Record<'a> {
 }
 
 /// The record of an event.
-pub(crate) fn of_event(event: &[u8]) -> Vec<u8> {
+pub(crate) fn of_event(event: &Event) -> Vec<u8> {
+    event.encode_behind(&[EVENT])
+}
+
+/// The event's bytes in a record that [`of_event`] made.
+pub(crate) fn event_of(record: &[u8]) -> &[u8] {
+    &record[1..]
+}
+
+/// The record of an event's bytes.
+pub(crate) fn of_event_bytes(event: &[u8]) -> Vec<u8> {
     [&[EVENT], event].concat()
 }
 
@@ -125,7 +136,7 @@ mod tests {
         let hash = Hash::of(b"x");
         let piece = of_piece(&hash, b"x");
         assert!(matches!(Record::read(1, &piece), Ok(Record::Piece(h, b"x")) if h == hash));
-        let event = of_event(b"e");
+        let event = of_event_bytes(b"e");
         assert!(matches!(Record::read(1, &event), Ok(Record::Event(b"e"))));
         for bad in [&b""[..], b"\x03", &piece[..33], b"\x02"] {
             assert!(

@@ -315,7 +315,7 @@ impl Inner {
             });
             entry.head = version;
             if here.is_none_or(|here| version.sequence > here.sequence) {
-                entry.bytes += record::of_event(&bytes).len() as u64 + 64;
+                entry.bytes += record::of_event_bytes(&bytes).len() as u64 + 64;
             }
             if here.is_some_and(|here| here.sequence == version.sequence) {
                 entry.here = Some(version.hash);

@@ -116,7 +116,7 @@ fn encode_stream(stream: &StreamState) -> Fields {
         fields = fields.with(STATUS, status.number());
     }
     if let Some(agent) = &stream.agent {
-        fields = fields.with(AGENT, agent.as_str());
+        fields = fields.with(AGENT, &**agent);
     }
     if let Some(attention) = &stream.attention {
         fields = fields.with(ATTENTION, attention.as_str());
@@ -126,7 +126,7 @@ fn encode_stream(stream: &StreamState) -> Fields {
     }
     if let Some(lease) = &stream.lease {
         let list = vec![
-            lease.owner.as_str().into(),
+            Value::from(&*lease.owner),
             lease.token.into(),
             lease.until_us.into(),
         ];
@@ -159,7 +159,7 @@ fn decode_stream(fields: &Fields) -> Option<StreamState> {
                 Value::Number(token),
                 Value::Number(until_us),
             ] => Some(Lease {
-                owner: owner.clone(),
+                owner: owner.as_str().into(),
                 token: *token,
                 until_us: *until_us,
             }),
@@ -177,7 +177,7 @@ fn decode_stream(fields: &Fields) -> Option<StreamState> {
             hash: Hash::from_bytes(fields.bytes(HASH)?.try_into().ok()?),
         },
         status,
-        agent: fields.text(AGENT).map(str::to_owned),
+        agent: fields.text(AGENT).map(Into::into),
         created_us: fields.number(CREATED)?,
         updated_us: fields.number(UPDATED)?,
         attention: fields.text(ATTENTION).map(str::to_owned),

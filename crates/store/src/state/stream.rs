@@ -55,7 +55,7 @@ impl StreamState {
                 }
                 self.expect_status(event, &[None])?;
                 self.status = Some(Status::Pending);
-                self.agent = fields.text(field::AGENT).map(str::to_owned);
+                self.agent = fields.text(field::AGENT).map(Into::into);
             }
             Kind::RunStarted => self.go(event, Status::Running)?,
             Kind::RunCheckpointed => self.go(event, Status::Checkpointed)?,
@@ -133,11 +133,7 @@ impl StreamState {
         }
         self.last_token = token;
         self.lease = Some(Lease {
-            owner: event
-                .fields
-                .text(field::OWNER)
-                .unwrap_or_default()
-                .to_owned(),
+            owner: event.fields.text(field::OWNER).unwrap_or_default().into(),
             token,
             until_us: event.fields.number(field::UNTIL).unwrap_or(0),
         });
