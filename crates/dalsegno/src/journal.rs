@@ -217,6 +217,8 @@ pub struct Journal {
     pub attention: Option<Attention>,
     /// The last written state.
     pub checkpoint: Option<Checkpoint>,
+    /// Of a loop: the state after the last turn, which it goes on from.
+    pub turn: Option<Checkpoint>,
     /// Where it is in its life.
     pub status: Status,
     /// How it ended.
@@ -268,6 +270,7 @@ impl Default for Journal {
             cancel: None,
             attention: None,
             checkpoint: None,
+            turn: None,
             status: Status::Pending,
             end: None,
             last: 0,

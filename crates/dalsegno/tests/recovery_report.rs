@@ -424,6 +424,40 @@ fn a_state_that_cannot_be_read_falls_back_to_the_one_before() {
     }
 }
 
+/// A mark in the middle of a turn is not the state that the loop goes on from.
+#[test]
+fn a_checkpoint_inside_a_turn_does_not_send_the_loop_back_to_its_beginning() {
+    let (dir, world) = (TempDir::new("inside"), World::default());
+    let turn = {
+        let world = world.clone();
+        move |ctx: Ctx, n: u64| {
+            let world = world.clone();
+            async move {
+                world.did(&format!("turn {n}"));
+                ctx.checkpoint("inside", &"a note").await?;
+                if n == 2 {
+                    ctx.signal::<u64>("go").await?;
+                }
+                Ok(match n {
+                    3 => Turn::Done(n),
+                    _ => Turn::Continue(n + 1),
+                })
+            }
+        }
+    };
+    life(async {
+        let app = Dalsegno::builder().loop_agent("l", |(): ()| 0_u64, turn);
+        let app = app.open(dir.path()).await.unwrap();
+        app.start("l", "r", &()).await.unwrap();
+        stands(&app, "r", Standing::WaitsForSignal).await;
+        app.signal("r", "go", &1).await.unwrap();
+        let three: u64 = app.find("r").await.unwrap().result().await.unwrap();
+        let turns = [0, 1, 2, 3].map(|n| world.count(&format!("turn {n}")));
+        assert_eq!((three, turns), (3, [1, 1, 2, 1]));
+        app.close().await.unwrap();
+    });
+}
+
 /// The recoveries of a loop are found without reading all its turns.
 #[test]
 fn the_recoveries_of_a_loop_are_found_over_its_turns() {

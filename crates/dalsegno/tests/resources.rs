@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 
 use common::TempDir;
 use dalsegno::{
-    AttentionKind, Ctx, Dalsegno, Failure, IfChanged, Resource, ResourceKind, Standing, record,
-    views,
+    AttentionKind, Builder, Ctx, Dalsegno, Failure, IfChanged, Resource, ResourceKind, Standing,
+    record, views,
 };
 use dalsegno_store::{Kind, StreamId};
 use holding::{changed_while_waiting, holder, result, write};
@@ -449,5 +449,58 @@ fn what_is_no_file_is_refused_as_one() {
             assert!(said.contains("it is no file"), "{said}");
             app.close().await.unwrap();
         });
+    }
+}
+
+/// A loop that notes, depends on and releases resources, killed at every moment.
+#[test]
+fn killed_everywhere_while_it_holds_resources() {
+    use dalsegno::testkit::{CrashEverywhere, World};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let register = |builder: Builder, world: World| {
+        let turn = move |ctx: Ctx, left: u64| {
+            let world = world.clone();
+            async move {
+                if left == 0 {
+                    return Ok(dalsegno::Turn::Done("done".to_owned()));
+                }
+                let fixed = Resource::custom("fixed", &format!("part {left}"));
+                let moves = Resource::custom("moves", "clock").if_changed(IfChanged::GoOn);
+                let noted = ctx.checkpoint("before", &left).step(4 - left, 3);
+                noted.holding(fixed.clone()).holding(moves).await?;
+                ctx.tool("write")
+                    .idempotent()
+                    .input(&left)
+                    .call(move |call| {
+                        let world = world.clone();
+                        async move {
+                            world.idempotent("write", call.key()).await;
+                            Ok(())
+                        }
+                    })
+                    .await?;
+                ctx.sleep(std::time::Duration::from_secs(60)).await?;
+                ctx.release_resource(fixed).await?;
+                Ok(dalsegno::Turn::Continue(left - 1))
+            }
+        };
+        let looks = AtomicU64::new(0);
+        builder
+            .loop_agent("holder", |turns: u64| turns, turn)
+            .resource("fixed", |name| async move { Ok(Some(name)) })
+            .resource("moves", move |_| {
+                let look = looks.fetch_add(1, Ordering::Relaxed);
+                async move { Ok(Some(look.to_string())) }
+            })
+    };
+    for durability in [
+        dalsegno::Durability::Strict,
+        dalsegno::Durability::default(),
+    ] {
+        let test = CrashEverywhere::new("holder", &3_u64, register).durability(durability);
+        match test.run_to("done") {
+            Ok(report) => println!("{durability:?}: {report}"),
+            Err(broken) => panic!("{durability:?}: {broken}"),
+        }
     }
 }

@@ -386,6 +386,9 @@ impl Journal {
         if checkpoint.pinned && !self.pinned.contains(&checkpoint.sequence) {
             self.pinned.push(checkpoint.sequence);
         }
+        if turn.is_some() {
+            self.turn = Some(checkpoint.clone());
+        }
         self.checkpoint = Some(checkpoint);
     }
 

@@ -92,11 +92,7 @@ impl Journal {
     fn note_lost(&mut self, lost: &[Lost]) {
         let Some(newest) = lost.first() else { return };
         self.redo_until = newest.turn;
-        let instead = match self
-            .checkpoint
-            .as_ref()
-            .and_then(|c| Some((c.turn?, c.sequence)))
-        {
+        let instead = match self.turn.as_ref().and_then(|c| Some((c.turn?, c.sequence))) {
             Some((turn, sequence)) => format!("the state after turn {turn} (event {sequence})"),
             None => "the run's input".to_owned(),
         };

@@ -190,7 +190,7 @@ pub(super) fn of(journal: &Journal, notes: &Notes) -> Vec<Next> {
         let done = journal.steps.iter().filter(|(_, s)| s.outcome.is_some());
         let last = done.max_by_key(|(_, step)| step.last);
         let after = last.map(|(id, _)| id.to_string());
-        let turn = journal.checkpoint.as_ref().and_then(|written| written.turn);
+        let turn = journal.turn.as_ref().and_then(|written| written.turn);
         let after = after.or_else(|| turn.map(|turn| format!("turn {turn}")));
         next.push(Next::Code { after });
     }
