@@ -120,8 +120,8 @@ where
 async fn last_turn(ctx: &Ctx) -> Result<Option<(u64, Vec<u8>)>> {
     let found = {
         let state = ctx.run.state();
-        let checkpoint = state.journal.checkpoint.as_ref();
-        checkpoint.and_then(|c| Some((c.turn?, c.state.clone()?)))
+        let turn = state.journal.turn.as_ref();
+        turn.and_then(|c| Some((c.turn?, c.state.clone()?)))
     };
     match found {
         None => Ok(None),

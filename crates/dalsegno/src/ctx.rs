@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::attention::{Attention, AttentionKind};
 use crate::failure::{Certainty, Failure, FailureKind, Result};
 use crate::journal::{Outcome, bytes_of};
+use crate::resource::Validators;
 use crate::run::{Active, NotRecorded, Run, Stopped};
 use crate::step::StepId;
 
@@ -25,7 +26,6 @@ mod call;
 mod catch;
 mod checkpoint;
 mod child;
-mod conversation;
 mod plan;
 mod retry;
 mod values;
@@ -33,9 +33,8 @@ mod waits;
 
 pub use approval::{Answer, ApprovalWait, Gate};
 pub use call::{Call, Probe, StepCall};
+pub use checkpoint::CheckpointCall;
 pub use child::ChildRun;
-pub use conversation::Conversation;
-pub(crate) use conversation::Said;
 pub use retry::Retry;
 pub use waits::{SignalWait, SignalWaitFor};
 
@@ -49,6 +48,10 @@ pub(crate) trait Host: Send + Sync {
     fn recorded_for(&self, run: &StreamId);
     /// Whether an agent is a loop; `None` if there is no such agent.
     fn is_loop(&self, agent: &str) -> Option<bool>;
+    /// How resources of the user's own are looked at.
+    fn validators(&self) -> Validators {
+        Validators::default()
+    }
 }
 
 /// A run as its agent sees it.

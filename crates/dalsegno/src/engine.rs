@@ -19,6 +19,8 @@ use dalsegno_store::{LocalStore, Store, StreamId};
 use crate::agent::Agent;
 use crate::bell::Bell;
 use crate::ctx::Host;
+use crate::recovery::Recoveries;
+use crate::resource::Validators;
 use crate::run::{Run, Settings, Stopped};
 use crate::runtime::Runtime;
 use crate::syncer::Syncer;
@@ -29,6 +31,8 @@ mod dispatch;
 mod drive;
 mod ending;
 mod handle;
+mod notes;
+mod resume;
 mod start;
 
 pub use builder::Builder;
@@ -45,6 +49,10 @@ pub(crate) struct Engine {
     /// This opening of the store.
     pub session: String,
     pub limits: EngineLimits,
+    /// How resources of the user's own are looked at.
+    pub validators: Validators,
+    /// What was found when the store was opened.
+    pub recovered: Recoveries,
     hub: Mutex<Hub>,
     /// Rung when the dispatcher has something to look at.
     dispatch: Bell,
@@ -211,6 +219,7 @@ impl Engine {
             run.stop(Stopped::Closing);
         }
         bells.iter().for_each(|bell| bell.ring());
+        self.recovered.complete();
         self.dispatch.ring();
     }
 
@@ -233,5 +242,9 @@ impl Host for Engine {
 
     fn is_loop(&self, agent: &str) -> Option<bool> {
         self.agents.get(agent).map(|agent| agent.is_loop())
+    }
+
+    fn validators(&self) -> Validators {
+        self.validators.clone()
     }
 }

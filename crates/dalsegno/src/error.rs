@@ -94,6 +94,25 @@ pub enum Error {
         /// What is.
         open: String,
     },
+    /// What was said has not been taken up.
+    #[error(
+        "what was said to run {run:?} was not taken up within {waited:?}: it is on disk and is not \
+         lost; the process that owns the store takes it up when it is running"
+    )]
+    NotTaken {
+        /// The run.
+        run: String,
+        /// How long it was waited for.
+        waited: std::time::Duration,
+    },
+    /// What was said was looked at and refused.
+    #[error("run {run:?} has not taken what was said to it: {why}")]
+    Refused {
+        /// The run.
+        run: String,
+        /// Why.
+        why: String,
+    },
     /// A value could not be written or read as JSON.
     #[error("{what} cannot be written or read as JSON: {why}")]
     Encoding {

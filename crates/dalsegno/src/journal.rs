@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use dalsegno_store::{Event, Payload, Status, StreamId};
+use dalsegno_store::{Event, Payload, Status, StreamId, Version};
 
 use crate::attention::Attention;
 use crate::budget::{Budget, Usage};
 use crate::effect::Effect;
 use crate::failure::Failure;
+use crate::resource::NotedResource;
 use crate::step::{StepId, StepKind};
 
 mod carry;
@@ -181,6 +182,16 @@ pub struct Checkpoint {
     pub state: Option<Payload>,
     /// When, in microseconds since 1970.
     pub time_us: u64,
+    /// The step that wrote it, if it was one.
+    pub step: Option<StepId>,
+    /// Which step of the task it is, of how many, if the agent says so.
+    pub progress: Option<(u64, u64)>,
+    /// Steps that were under way.
+    pub pending: Vec<String>,
+    /// The session that wrote it.
+    pub session: Option<String>,
+    /// It is kept for looking at.
+    pub pinned: bool,
 }
 
 /// What a run has done so far.
@@ -206,6 +217,8 @@ pub struct Journal {
     pub attention: Option<Attention>,
     /// The last written state.
     pub checkpoint: Option<Checkpoint>,
+    /// Of a loop: the state after the last turn, which it goes on from.
+    pub turn: Option<Checkpoint>,
     /// Where it is in its life.
     pub status: Status,
     /// How it ended.
@@ -218,6 +231,16 @@ pub struct Journal {
     pub waits: Vec<String>,
     /// The session that had it last.
     pub session: Option<String>,
+    /// What it depends on outside, by [`crate::NotedResource::key`].
+    pub resources: BTreeMap<String, NotedResource>,
+    /// Events of checkpoints that are kept for looking at.
+    pub pinned: Vec<u64>,
+    /// The event of the last recovery from a crash.
+    pub recovered: Option<u64>,
+    /// The memory that it saw last.
+    pub memory: Option<Version>,
+    /// Written states that cannot be read any more, and what is used instead, in words.
+    pub damage: Option<String>,
     pub(crate) signals: BTreeMap<u64, Signal>,
     pub(crate) timers: BTreeMap<String, u64>,
     pub(crate) fired: HashSet<String>,
@@ -229,6 +252,9 @@ pub struct Journal {
     pub(crate) told_us: u64,
     /// Recorded steps that the running code has not come to yet.
     pub(crate) remaining: usize,
+    /// Turns up to this one are recorded, but their states cannot be read: they are made again
+    /// from what is recorded of their steps.
+    pub(crate) redo_until: u64,
 }
 
 impl Default for Journal {
@@ -244,12 +270,18 @@ impl Default for Journal {
             cancel: None,
             attention: None,
             checkpoint: None,
+            turn: None,
             status: Status::Pending,
             end: None,
             last: 0,
             last_us: 0,
             waits: Vec::new(),
             session: None,
+            resources: BTreeMap::new(),
+            pinned: Vec::new(),
+            recovered: None,
+            memory: None,
+            damage: None,
             signals: BTreeMap::new(),
             timers: BTreeMap::new(),
             fired: HashSet::new(),
@@ -257,6 +289,7 @@ impl Default for Journal {
             fail: None,
             told_us: 0,
             remaining: 0,
+            redo_until: 0,
         }
     }
 }

@@ -23,7 +23,7 @@
 //! | wait | [`Ctx::sleep`], [`Ctx::signal`], [`Ctx::approval`] |
 //! | start other agents, and tell them | [`Ctx::child`], [`Ctx::send_signal`] |
 //! | get what is never the same | [`Ctx::now`], [`Ctx::random`], [`Ctx::uuid`] |
-//! | note something | [`Ctx::event`], [`Ctx::checkpoint`], [`Ctx::conversation`] |
+//! | note something | [`Ctx::event`], [`Ctx::checkpoint`] |
 //! | change code under runs that are under way | [`Ctx::patched`] |
 //!
 //! Code between steps runs again on every resume, so it must come to the same steps: no clock, no
@@ -47,7 +47,11 @@ mod engine;
 mod error;
 mod failure;
 mod journal;
+mod orders;
 pub mod record;
+mod recovery;
+mod remote;
+mod resource;
 mod rules;
 mod run;
 mod runtime;
@@ -55,12 +59,14 @@ mod step;
 mod syncer;
 #[cfg(feature = "testkit")]
 pub mod testkit;
+pub mod views;
+mod why;
 
 pub use agent::Turn;
 pub use attention::{Attention, AttentionKind};
 pub use budget::{Budget, Usage};
 pub use ctx::{
-    Answer, ApprovalWait, Call, ChildRun, Conversation, Ctx, Gate, Probe, Retry, SignalWait,
+    Answer, ApprovalWait, Call, CheckpointCall, ChildRun, Ctx, Gate, Probe, Retry, SignalWait,
     SignalWaitFor, StepCall,
 };
 pub use effect::{Durability, Effect, Granularity};
@@ -70,8 +76,12 @@ pub use failure::{Certainty, Failure, FailureError, FailureKind, Result};
 pub use journal::{
     ApprovalAnswer, ApprovalRecord, Checkpoint, Created, Journal, Outcome, StepRecord, Verdict,
 };
+pub use recovery::{Recovered, RecoveryAction};
+pub use remote::{Remote, Sent, Taken};
+pub use resource::{IfChanged, NotedResource, Resource, ResourceKind};
 #[cfg(feature = "mutants")]
 pub use rules::Rule;
 pub use run::{Begun, Done, Doubt, Run, Step, Stopped, Ticket};
 pub use runtime::{BoxFuture, Runtime, Tokio};
 pub use step::{STEP_NAME_LIMIT_BYTES, StepId, StepKind};
+pub use why::{Change, InDoubt, Knew, KnownState, Next, Standing, StepLine, Why, why};

@@ -127,6 +127,46 @@ pub mod checkpoint {
     pub const STEP: u64 = 1;
     /// The number of turns done, for a loop.
     pub const TURN: u64 = 2;
+    /// Which step of the task it is, as the agent counts.
+    pub const AT: u64 = 3;
+    /// Of how many.
+    pub const OF: u64 = 4;
+    /// Steps that were under way, as a list of identities.
+    pub const PENDING: u64 = 5;
+    /// The session that wrote it.
+    pub const SESSION: u64 = 6;
+    /// It is to be kept for looking at: 1, or left out.
+    pub const PINNED: u64 = 7;
+}
+
+/// Fields of `ResourceNoted`.
+pub mod resource {
+    /// What it is, a [`crate::ResourceKind`].
+    pub const KIND: u64 = 1;
+    /// Which: a path, an address, or a name of the user's.
+    pub const NAME: u64 = 2;
+    /// What it looked like; left out when the run does not depend on it any more.
+    pub const FINGERPRINT: u64 = 3;
+    /// What to do if it has changed, a [`crate::IfChanged`].
+    pub const POLICY: u64 = 4;
+    /// The run does not depend on it any more: 1, or left out.
+    pub const RELEASED: u64 = 5;
+    /// It had changed, and that was accepted: 1 by a person, 2 by its policy.
+    pub const ACCEPTED: u64 = 6;
+    /// The branch of a repository, or the validator of a custom one.
+    pub const DETAIL: u64 = 7;
+}
+
+/// Fields of `RunRecovered`. The report is its input, as JSON.
+pub mod recovered {
+    /// What was done with the run, a [`crate::RecoveryAction`].
+    pub const ACTION: u64 = 1;
+    /// Why, in words.
+    pub const WHY: u64 = 2;
+    /// The session that found it.
+    pub const SESSION: u64 = 3;
+    /// The event of the recovery before, if there was one.
+    pub const PREVIOUS: u64 = 4;
 }
 
 /// Fields of `AttentionRaised`.

@@ -52,8 +52,6 @@ pub enum StepKind {
     Retrieval,
     /// A mark with state and resources.
     Checkpoint,
-    /// A message of a conversation.
-    Message,
 }
 
 // The numbers are part of the format.
@@ -72,7 +70,6 @@ numbered! { StepKind:
     Patched = 12, "patched";
     Retrieval = 13, "retrieval";
     Checkpoint = 14, "checkpoint";
-    Message = 15, "message";
 }
 
 /// A step's identity within its run.

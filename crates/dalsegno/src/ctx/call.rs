@@ -61,7 +61,7 @@ pub struct StepCall {
     kind: StepKind,
     effect: Effect,
     name: String,
-    pub(super) input: Result<Option<NewPayload>>,
+    input: Result<Option<NewPayload>>,
     retry: Retry,
     timeout: Option<Duration>,
     probe: Option<ProbeFn>,

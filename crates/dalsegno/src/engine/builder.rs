@@ -17,8 +17,10 @@ use crate::ctx::Ctx;
 use crate::effect::{Durability, Granularity};
 use crate::error::Error;
 use crate::failure::Result as StepResult;
+use crate::recovery::Recoveries;
+use crate::resource::Validators;
 use crate::run::Settings;
-use crate::runtime::{Runtime, Tokio};
+use crate::runtime::{BoxFuture, Runtime, Tokio};
 use crate::syncer::Syncer;
 
 /// Agents and settings, before the store is opened.
@@ -30,6 +32,7 @@ pub struct Builder {
     runtime: Option<Arc<dyn Runtime>>,
     options: dalsegno_store::Options,
     session: Option<String>,
+    validators: Validators,
 }
 
 impl Default for Builder {
@@ -49,6 +52,7 @@ impl Builder {
             runtime: None,
             options: dalsegno_store::Options::new(),
             session: None,
+            validators: Validators::default(),
         }
     }
 
@@ -79,6 +83,25 @@ impl Builder {
     {
         let agent: Arc<dyn Agent> = Arc::new(Loop::new(begin, turn));
         self.agents.insert(name.to_owned(), agent);
+        self
+    }
+
+    /// How to look at a resource of the user's own: given its name, says what it looks like, or
+    /// `None` if it is not there. It must not have an effect. The one called `url` looks at
+    /// [`crate::Resource::url`].
+    ///
+    /// ```
+    /// # async fn etag(_: &str) -> dalsegno::Result<Option<String>> { Ok(None) }
+    /// let builder = dalsegno::Dalsegno::builder()
+    ///     .resource("url", |url| async move { etag(&url).await });
+    /// ```
+    pub fn resource<F, Fut>(mut self, validator: &str, look: F) -> Builder
+    where
+        F: Fn(String) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = StepResult<Option<String>>> + Send + 'static,
+    {
+        let look = Arc::new(move |name: String| Box::pin(look(name)) as BoxFuture<'static, _>);
+        self.validators.insert(validator, look);
         self
     }
 
@@ -181,6 +204,8 @@ impl Builder {
             agents: self.agents,
             session,
             limits: self.limits,
+            validators: self.validators,
+            recovered: Recoveries::default(),
             hub: Mutex::new(Hub::default()),
             dispatch: Bell::default(),
             me: me.clone(),

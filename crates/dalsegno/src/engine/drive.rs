@@ -12,7 +12,7 @@ use crate::ctx::{CatchPanic, Ctx, Host};
 use crate::failure::Result;
 use crate::journal::{self, Journal, bytes_of};
 use crate::record;
-use crate::run::{Idle, NotRecorded, Run, Stopped};
+use crate::run::{Idle, Run, Stopped};
 use crate::step::StepKind;
 
 /// Why the code was left.
@@ -77,6 +77,7 @@ impl Engine {
         };
         let input = input.map_err(|e| e.to_string())?;
         let started = self.started(&journal);
+        let crashed = journal.status == Status::Running || journal.damage.is_some();
         let run = Arc::new(Run::new(
             id.clone(),
             Arc::clone(&self.store),
@@ -87,7 +88,7 @@ impl Engine {
             journal,
         ));
         self.now_resident(id, &run);
-        let left = match self.may_start(&run, started).await {
+        let left = match self.may_start(&run, started, crashed).await {
             Err(stopped) => Left::Stopped(stopped),
             Ok(()) => {
                 let host: Arc<dyn Host> = Arc::clone(self) as Arc<dyn Host>;
@@ -113,7 +114,12 @@ impl Engine {
     }
 
     /// Records that the run is being executed, unless it is not to be.
-    async fn may_start(&self, run: &Arc<Run>, started: Vec<NewEvent>) -> Result<(), Stopped> {
+    async fn may_start(
+        &self,
+        run: &Arc<Run>,
+        started: Vec<NewEvent>,
+        crashed: bool,
+    ) -> Result<(), Stopped> {
         // Something may have come between reading the journal and being told of arrivals.
         run.catch_up().await?;
         let (fail, cancel) = {
@@ -126,11 +132,7 @@ impl Engine {
         if let Some(why) = cancel {
             return Err(run.stop(Stopped::Cancelled(why)));
         }
-        match run.record(started).await {
-            Ok(_) => Ok(()),
-            Err(NotRecorded::Stopped(stopped)) => Err(stopped),
-            Err(NotRecorded::Refused(why)) => Err(run.stop(Stopped::Store(why))),
-        }
+        self.before_start(run, started, crashed).await
     }
 
     /// The events that begin an execution.

@@ -1,11 +1,22 @@
 //! Starting runs, and taking up those that a process before has left.
 
-use dalsegno_store::{Append, Fields, Kind, NewEvent, NewPayload, RunQuery, Status, StreamId};
+use std::sync::Weak;
+use std::task::Poll;
+
+use dalsegno_store::{
+    Append, Event, Fields, Kind, NewEvent, NewPayload, RunInfo, RunQuery, Status, StoreError,
+    StreamId,
+};
 
 use super::Engine;
 use crate::budget::Budget;
 use crate::error::Error;
+use crate::journal::Journal;
 use crate::record;
+use crate::recovery::{Recovered, RecoveryAction};
+
+/// Runs looked at before others get their turn.
+const AT_ONCE: usize = 32;
 
 impl Engine {
     /// Starts a run, or finds the one of this name.
@@ -50,14 +61,19 @@ impl Engine {
     }
 
     fn no_agent(&self, agent: &str) -> Error {
-        let mut known: Vec<_> = self.agents.keys().map(String::as_str).collect();
-        known.sort_unstable();
         Error::AgentNotFound {
             agent: agent.to_owned(),
-            known: match known.is_empty() {
-                true => "none".to_owned(),
-                false => known.join(", "),
-            },
+            known: self.known_agents(),
+        }
+    }
+
+    /// The agents that are registered, in words.
+    pub(super) fn known_agents(&self) -> String {
+        let mut known: Vec<_> = self.agents.keys().map(String::as_str).collect();
+        known.sort_unstable();
+        match known.is_empty() {
+            true => "none".to_owned(),
+            false => known.join(", "),
         }
     }
 
@@ -83,43 +99,184 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes up every run that has not ended and can go on. How many there were.
-    pub(super) async fn take_up(&self) -> Result<usize, Error> {
+    /// Takes up every run that has not ended and can go on, and says of each what was done with it
+    /// and why. Runs that are written down are looked at in the background, so that ten thousand
+    /// that wait do not hold up the opening.
+    pub(super) async fn take_up(&self) -> Result<(), Error> {
         let query = RunQuery {
             status: vec![Status::Pending, Status::Running, Status::Checkpointed],
             ..RunQuery::default()
         };
-        let mut count = 0;
+        let mut written_down = Vec::new();
         for info in self.store.runs(&query).await? {
-            if info.status != Status::Checkpointed
-                || self.has_news(&info.run, info.head.sequence).await?
-            {
-                count += 1;
-                self.launch(&info.run);
+            match self.find_out(&info) {
+                Some(found) => self.act_on(&info, found),
+                None => written_down.push(info),
             }
         }
-        Ok(count)
+        match written_down.is_empty() {
+            true => self.recovered.complete(),
+            false => {
+                let looking = look_for_news(self.me.clone(), written_down);
+                self.runtime.spawn(Box::pin(looking));
+            }
+        }
+        Ok(())
     }
 
-    /// Whether something has come for a run since it was written down.
-    async fn has_news(&self, id: &StreamId, head: u64) -> Result<bool, Error> {
-        // Giving back the lease follows the writing down.
-        let from = head.saturating_sub(1).max(1);
-        let last = self.store.events(id, from, 2).await?;
-        let mut quiet = last.iter().rev();
-        let quiet = quiet.find(|event| event.kind != Kind::LeaseReleased);
-        Ok(match quiet {
-            Some(event) if event.kind == Kind::RunCheckpointed => {
-                // A process that closed has interrupted it.
-                let waits = event.fields.get(record::checkpointed::WAITS);
-                waits
-                    == Some(&dalsegno_store::Value::List(vec![
-                        "the next process".into(),
-                    ]))
+    fn act_on(&self, info: &RunInfo, found: Found) {
+        let Found { action, why, go_on } = found;
+        match go_on {
+            true => self.launch(&info.run),
+            false if action.is_stuck() => self.does_not_move(&info.run, why.clone()),
+            false => {}
+        }
+        self.recovered.push(Recovered {
+            run: info.run.name().to_owned(),
+            agent: info.agent.clone().unwrap_or_default(),
+            action,
+            why,
+        });
+    }
+
+    /// What to do with a run that has not ended; `None` if its last events have to be read.
+    fn find_out(&self, info: &RunInfo) -> Option<Found> {
+        let agent = info.agent.as_deref().unwrap_or_default();
+        Some(match (info.status, &info.attention) {
+            (Status::Pending | Status::Running, Some(reason)) => Found::broken(reason),
+            _ if !self.agents.contains_key(agent) => {
+                let known = self.known_agents();
+                let why = format!(
+                    "its agent {agent:?} is not registered in this process, only {known}: register \
+                     it before the store is opened"
+                );
+                Found::stays(RecoveryAction::NotRegistered, why)
             }
-            Some(event) => event.kind != Kind::AttentionRaised,
-            None => true,
+            (Status::Pending, None) => {
+                Found::goes_on(RecoveryAction::Started, "nobody had begun it")
+            }
+            (Status::Running, None) => Found::goes_on(
+                RecoveryAction::Resumed,
+                "its worker ended while it had it: its own report says what it was doing",
+            ),
+            _ => return None,
         })
+    }
+
+    /// What has come for a run since it was written down.
+    async fn news(&self, info: &RunInfo) -> Result<Found, StoreError> {
+        // Giving back the lease follows the writing down.
+        let from = info.head.sequence.saturating_sub(2).max(1);
+        let last = self.store.events(&info.run, from, 3).await?;
+        let mut events = last
+            .iter()
+            .rev()
+            .filter(|event| event.kind != Kind::LeaseReleased);
+        let Some(event) = events.next() else {
+            return Ok(Found::goes_on(RecoveryAction::Resumed, "it can go on"));
+        };
+        Ok(match (&event.kind, &info.attention) {
+            (Kind::AttentionRaised, Some(reason)) => {
+                Found::stays(RecoveryAction::NeedsPerson, reason.clone())
+            }
+            // The run did not raise it: that would follow in the same append.
+            (Kind::RunCheckpointed, Some(reason)) => Found::broken(reason),
+            (Kind::RunCheckpointed, None) => waits(event),
+            // Whether that is enough, the run finds out.
+            (kind, Some(reason)) => {
+                let answer = matches!(
+                    kind,
+                    Kind::StepResolved | Kind::BudgetSet | Kind::CancelRequested
+                );
+                match answer {
+                    true => Found::goes_on(RecoveryAction::Resumed, came(kind)),
+                    false => Found::goes_on(RecoveryAction::NeedsPerson, reason.as_str()),
+                }
+            }
+            (kind, None) => Found::goes_on(RecoveryAction::Resumed, came(kind)),
+        })
+    }
+}
+
+/// Looks at runs that are written down, one after the other: has something come for them?
+async fn look_for_news(engine: Weak<Engine>, runs: Vec<RunInfo>) {
+    for (count, info) in runs.into_iter().enumerate() {
+        let Some(engine) = engine.upgrade().filter(|engine| !engine.is_closing()) else {
+            return;
+        };
+        let found = engine.news(&info).await;
+        // What cannot be read stops this run and no other.
+        let found = found.unwrap_or_else(|e| Found::stays(RecoveryAction::Broken, e.to_string()));
+        engine.act_on(&info, found);
+        drop(engine);
+        if count % AT_ONCE == AT_ONCE - 1 {
+            let_others().await;
+        }
+    }
+    if let Some(engine) = engine.upgrade() {
+        engine.recovered.complete();
+    }
+}
+
+/// Lets other tasks of this thread run.
+async fn let_others() {
+    let mut waited = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+fn came(kind: &Kind) -> String {
+    format!("something came for it while no process had it: {kind}")
+}
+
+/// What is to be done with a run that is written down, and for which nothing has come.
+fn waits(checkpointed: &Event) -> Found {
+    let mut journal = Journal::default();
+    journal.apply(checkpointed.clone());
+    let waits = journal.waits;
+    // A process that closed has interrupted it.
+    if waits.iter().any(|wait| wait == "the next process") {
+        let why = "the process before closed while it had it";
+        return Found::goes_on(RecoveryAction::Resumed, why);
+    }
+    let why = format!("it waits for {}", waits.join(", "));
+    Found::stays(RecoveryAction::StillWaiting, why)
+}
+
+/// What was found of a run.
+struct Found {
+    action: RecoveryAction,
+    why: String,
+    /// It is taken up.
+    go_on: bool,
+}
+
+impl Found {
+    fn goes_on(action: RecoveryAction, why: impl Into<String>) -> Found {
+        Found {
+            action,
+            why: why.into(),
+            go_on: true,
+        }
+    }
+
+    fn stays(action: RecoveryAction, why: String) -> Found {
+        Found {
+            action,
+            why,
+            go_on: false,
+        }
+    }
+
+    fn broken(reason: &str) -> Found {
+        let why = format!("{reason}: see all damage with verify, then restore a copy or repair");
+        Found::stays(RecoveryAction::Broken, why)
     }
 }
 

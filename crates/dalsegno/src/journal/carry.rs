@@ -17,8 +17,12 @@ pub(crate) struct Carry {
     pub saved_calls: u64,
     pub saved: Usage,
     pub told_us: u64,
-    /// Events of signals that nobody has taken yet, and of open requests to people.
+    /// Events of signals that nobody has taken yet, and of resources that the run depends on.
     pub open: Vec<u64>,
+    /// Events of checkpoints that are kept.
+    pub pinned: Vec<u64>,
+    /// The event of the last recovery.
+    pub recovered: Option<u64>,
 }
 
 fn usage_json(usage: &Usage) -> Value {
@@ -49,7 +53,9 @@ impl Carry {
             saved_calls: journal.saved_calls,
             saved: journal.saved,
             told_us: journal.told_us,
-            open: journal.signals.keys().copied().collect(),
+            open: open(journal),
+            pinned: journal.pinned.clone(),
+            recovered: journal.recovered,
         }
     }
 
@@ -62,6 +68,8 @@ impl Carry {
             "saved": usage_json(&self.saved),
             "told_us": self.told_us,
             "open": self.open,
+            "pinned": self.pinned,
+            "recovered": self.recovered,
         })
         .to_string()
     }
@@ -72,8 +80,11 @@ impl Carry {
         let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
         let number = |key: &str| value[key].as_u64().unwrap_or(0);
         let budget = |at: usize| value["budget"].get(at).and_then(Value::as_u64);
-        let open = value["open"].as_array();
-        let open = open.map(|open| open.iter().filter_map(Value::as_u64).collect());
+        let numbers = |key: &str| {
+            let list = value[key].as_array();
+            let list = list.map(|list| list.iter().filter_map(Value::as_u64).collect());
+            list.unwrap_or_default()
+        };
         Carry {
             usage: read_usage(&value["usage"]),
             budget: Budget {
@@ -85,7 +96,9 @@ impl Carry {
             saved_calls: number("saved_calls"),
             saved: read_usage(&value["saved"]),
             told_us: number("told_us"),
-            open: open.unwrap_or_default(),
+            open: numbers("open"),
+            pinned: numbers("pinned"),
+            recovered: value["recovered"].as_u64(),
         }
     }
 
@@ -95,5 +108,15 @@ impl Carry {
         journal.saved_calls = self.saved_calls;
         journal.saved = self.saved;
         journal.told_us = journal.told_us.max(self.told_us);
+        journal.pinned.clone_from(&self.pinned);
+        journal.recovered = self.recovered;
     }
+}
+
+/// Events whose content is needed again, in order.
+fn open(journal: &Journal) -> Vec<u64> {
+    let noted = journal.resources.values().map(|noted| noted.sequence);
+    let mut open: Vec<u64> = journal.signals.keys().copied().chain(noted).collect();
+    open.sort_unstable();
+    open
 }

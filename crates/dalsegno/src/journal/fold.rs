@@ -14,6 +14,7 @@ use crate::budget::{Budget, Usage};
 use crate::effect::Effect;
 use crate::failure::{Certainty, Failure, FailureKind};
 use crate::record;
+use crate::resource::NotedResource;
 use crate::step::{StepId, StepKind};
 
 fn step_of(fields: &Fields) -> Option<StepId> {
@@ -56,6 +57,7 @@ impl Journal {
             self.last = event.sequence;
             self.last_us = self.last_us.max(event.time_us);
         }
+        self.memory = event.memory.or(self.memory);
         let fields = &event.fields;
         self.answered |= matches!(
             event.kind,
@@ -71,6 +73,10 @@ impl Journal {
                 }
                 self.status = Status::Running;
                 self.waits.clear();
+                // What was accepted has been noted anew, in the same append.
+                self.resources
+                    .values_mut()
+                    .for_each(|noted| noted.accepted = None);
                 let number = |key| fields.number(key).unwrap_or(0);
                 self.session = fields.text(record::started::SESSION).map(str::to_owned);
                 self.saved_calls += number(record::started::SAVED_CALLS);
@@ -102,7 +108,9 @@ impl Journal {
                 self.answered = false;
             }
             Kind::AttentionCleared => {
-                self.attention = None;
+                if let Some(attention) = self.attention.take() {
+                    crate::resource::accept(&mut self.resources, &attention);
+                }
                 self.steps.values_mut().for_each(|step| step.crashes = 0);
             }
             Kind::StepIntended
@@ -121,6 +129,8 @@ impl Journal {
             }
             Kind::ApprovalRequested | Kind::ApprovalAnswered => self.apply_approval(event),
             Kind::CheckpointWritten => self.apply_checkpoint(event),
+            Kind::ResourceNoted => NotedResource::apply(&mut self.resources, &event),
+            Kind::RunRecovered => self.recovered = Some(event.sequence),
             Kind::BudgetSet => {
                 let number = |key| fields.number(key);
                 self.budget.update(&Budget {
@@ -369,12 +379,23 @@ impl Journal {
             // Who reads from here on has not seen how the run was started.
             self.status = Status::Running;
         }
-        self.checkpoint = Some(Checkpoint {
-            sequence: event.sequence,
-            turn,
-            state: event.output,
-            time_us: event.time_us,
-        });
+        let checkpoint = Checkpoint::of(event);
+        // Only who has the run writes one. A loop is read from here, not from where it started.
+        self.status = Status::Running;
+        self.session = checkpoint.session.clone().or(self.session.take());
+        if checkpoint.pinned && !self.pinned.contains(&checkpoint.sequence) {
+            self.pinned.push(checkpoint.sequence);
+        }
+        if turn.is_some() {
+            self.turn = Some(checkpoint.clone());
+        }
+        self.checkpoint = Some(checkpoint);
+    }
+
+    /// A turn that was made again from what is recorded has ended: its steps never come again.
+    pub(crate) fn forget_redone_turn(&mut self, turn: u64) {
+        let inside = format!("@{turn}/");
+        self.steps.retain(|id, _| !id.as_str().starts_with(&inside));
     }
 
     /// A turn has ended: its steps never come again.
@@ -383,6 +404,31 @@ impl Journal {
         self.fired.clear();
         self.approvals.retain(|_, asked| !asked.used);
         self.remaining = 0;
+    }
+}
+
+impl Checkpoint {
+    /// As it was written.
+    pub(crate) fn of(event: Event) -> Checkpoint {
+        let fields = &event.fields;
+        let number = |key| fields.number(key);
+        let pending = match fields.get(record::checkpoint::PENDING) {
+            Some(Value::List(steps)) => steps.iter().filter_map(text_of).collect(),
+            _ => Vec::new(),
+        };
+        let (at, of) = (record::checkpoint::AT, record::checkpoint::OF);
+        let session = fields.text(record::checkpoint::SESSION);
+        Checkpoint {
+            sequence: event.sequence,
+            turn: number(record::checkpoint::TURN),
+            time_us: event.time_us,
+            step: fields.text(record::checkpoint::STEP).map(StepId::new),
+            progress: number(at).zip(number(of)),
+            pending,
+            session: session.map(str::to_owned),
+            pinned: number(record::checkpoint::PINNED) == Some(1),
+            state: event.output,
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Reads the journal of a run from its store.
 //!
 //! A loop is read from its last turn: its checkpoint is looked for from the end, and carries over
-//! what it needs. So the time that it takes does not depend on how many turns there were.
+//! what it needs. So the time that it takes does not depend on how many turns there were. If the
+//! last state cannot be read, the one before is used, with all that is recorded since: the turns
+//! behind it are made again, and nothing in them is executed.
 
 use dalsegno_store::{Body, Event, Kind, Payload, Store, StoreError, StreamId};
 
@@ -29,11 +31,23 @@ pub(crate) async fn load(
         journal.apply(first);
     }
     let mut from = 2;
-    if journal.created.is_loop
-        && let Some(checkpoint) = last_turn(store, run, last).await?
-    {
-        from = checkpoint.sequence + 1;
-        resume_from(store, run, &mut journal, checkpoint).await?;
+    let mut lost = Vec::new();
+    if journal.created.is_loop {
+        let mut before = last;
+        while let Some(checkpoint) = last_turn(store, run, before).await? {
+            let sequence = checkpoint.sequence;
+            match unreadable(store, &checkpoint).await? {
+                Some(why) => {
+                    lost.push(Lost::new(&checkpoint, why));
+                    before = sequence - 1;
+                }
+                None => {
+                    from = sequence + 1;
+                    resume_from(store, run, &mut journal, checkpoint).await?;
+                    break;
+                }
+            }
+        }
     }
     while from <= last {
         let limit = PAGE.min((last - from + 1) as usize);
@@ -43,10 +57,74 @@ pub(crate) async fn load(
         }
         for event in page {
             from = event.sequence + 1;
-            journal.apply(event);
+            match lost.iter().any(|lost| lost.sequence + 1 == from) {
+                true => journal.last = journal.last.max(from - 1),
+                false => journal.apply(event),
+            }
         }
     }
+    journal.note_lost(&lost);
     Ok(journal)
+}
+
+/// A state after a turn that cannot be read.
+struct Lost {
+    sequence: u64,
+    turn: u64,
+    why: String,
+}
+
+impl Lost {
+    fn new(checkpoint: &Event, why: String) -> Lost {
+        Lost {
+            sequence: checkpoint.sequence,
+            turn: checkpoint
+                .fields
+                .number(record::checkpoint::TURN)
+                .unwrap_or_default(),
+            why,
+        }
+    }
+}
+
+impl Journal {
+    /// The turns behind the last state that can be read are made again from their steps.
+    fn note_lost(&mut self, lost: &[Lost]) {
+        let Some(newest) = lost.first() else { return };
+        self.redo_until = newest.turn;
+        let instead = match self.turn.as_ref().and_then(|c| Some((c.turn?, c.sequence))) {
+            Some((turn, sequence)) => format!("the state after turn {turn} (event {sequence})"),
+            None => "the run's input".to_owned(),
+        };
+        let which: Vec<_> = lost
+            .iter()
+            .map(|lost| {
+                format!(
+                    "after turn {} (event {}): {}",
+                    lost.turn, lost.sequence, lost.why
+                )
+            })
+            .collect();
+        self.damage = Some(format!(
+            "a written state cannot be read: {}: going on from {instead} and what is recorded since; \
+             see all damage with verify",
+            which.join("; ")
+        ));
+    }
+}
+
+/// Why a checkpoint cannot be used; `None` if it can.
+async fn unreadable(store: &dyn Store, checkpoint: &Event) -> Result<Option<String>, StoreError> {
+    for payload in checkpoint.payloads() {
+        match bytes_of(store, payload).await {
+            Ok(_) => {}
+            Err(e @ (StoreError::Damaged { .. } | StoreError::Read(_))) => {
+                return Ok(Some(e.to_string()));
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(None)
 }
 
 /// The last checkpoint of a turn, looked for from the end.

@@ -12,12 +12,7 @@ use crate::step::{StepId, StepKind};
 impl Journal {
     /// From here on running code comes to the steps again: counts those that it has to come to.
     pub(crate) fn begin_replay(&mut self) {
-        let done: HashSet<&str> = self
-            .steps
-            .iter()
-            .filter(|(_, step)| step.kind == StepKind::PlanStep && step.outcome.is_some())
-            .map(|(id, _)| id.as_str())
-            .collect();
+        let done = self.done_plan_steps();
         let counted = |(id, step): (&StepId, &StepRecord)| {
             step.is_proof() && (done.is_empty() || !is_inside(id.as_str(), &done))
         };
@@ -26,6 +21,24 @@ impl Journal {
         for step in self.steps.values_mut() {
             step.called = false;
         }
+    }
+
+    /// Plan steps that have their result: nothing inside of them is looked at again.
+    fn done_plan_steps(&self) -> HashSet<&str> {
+        self.steps
+            .iter()
+            .filter(|(_, step)| step.kind == StepKind::PlanStep && step.outcome.is_some())
+            .map(|(id, _)| id.as_str())
+            .collect()
+    }
+
+    /// Whether the running code has come to everything that is recorded of a loop's turn.
+    pub(crate) fn has_called_turn(&self, turn: u64) -> bool {
+        let (inside, done) = (format!("@{turn}/"), self.done_plan_steps());
+        self.steps.iter().all(|(id, step)| {
+            let id = id.as_str();
+            !id.starts_with(&inside) || step.called || !step.is_proof() || is_inside(id, &done)
+        })
     }
 
     /// The running code has come to a step. Whether it has to be looked at again who waits for all

@@ -90,11 +90,13 @@ impl Run {
             true => Vec::new(),
             false => std::mem::take(&mut self.state().kept_back),
         };
-        let noted: Vec<Noted> = {
+        let noted: Vec<(Noted, u64)> = {
             let state = self.state();
-            events
-                .iter()
-                .filter_map(|event| state.noted(event))
+            // With how far each is from the last of them.
+            let behind = (0..events.len() as u64).rev();
+            let noted = events.iter().zip(behind);
+            noted
+                .filter_map(|(event, behind)| Some((state.noted(event)?, behind)))
                 .collect()
         };
         let mut all: Vec<NewEvent> = kept.iter().map(|(_, event)| event.clone()).collect();
@@ -103,8 +105,8 @@ impl Run {
         match self.append_with(all, others, last).await {
             Ok(head) => {
                 let mut state = self.state();
-                for noted in noted {
-                    state.note(&self.id, noted, head, now_us);
+                for (noted, behind) in noted {
+                    state.note(&self.id, noted, head - behind, now_us);
                 }
                 Ok(head)
             }
@@ -254,11 +256,11 @@ impl RunState {
     }
 
     /// Takes in an event of ours.
-    fn note(&mut self, id: &StreamId, noted: Noted, head: u64, now_us: u64) {
+    fn note(&mut self, id: &StreamId, noted: Noted, sequence: u64, now_us: u64) {
         match noted {
             Noted::Used(usage) => self.journal.usage.add(&usage),
             Noted::Event(kind, fields) => {
-                let mut event = Event::new(id.clone(), head, 0, now_us, kind);
+                let mut event = Event::new(id.clone(), sequence, 0, now_us, kind);
                 event.fields = fields;
                 self.journal.apply(event);
             }
