@@ -198,7 +198,7 @@ fn here_and_now(facts: &Facts<'_>, here: &Here) -> Option<Told> {
     }
     let why = here.not_moving.as_ref()?;
     let lease = facts.info.and_then(|info| info.lease.as_ref());
-    let other = lease.filter(|lease| lease.owner != here.session);
+    let other = lease.filter(|lease| *lease.owner != *here.session);
     Some(match other {
         Some(lease) => held(&lease.owner, lease.until_us),
         None => told(
@@ -220,7 +220,7 @@ fn running(facts: &Facts<'_>) -> Told {
     let lease = facts.info.and_then(|info| info.lease.as_ref());
     let had = facts.journal.session.as_deref().unwrap_or("unknown");
     match (&facts.notes.here, lease) {
-        (Some(here), Some(lease)) if lease.owner == here.session => {
+        (Some(here), Some(lease)) if *lease.owner == *here.session => {
             let because = format!("this process ({}) executes it", here.session);
             told(Standing::Moving, because, "")
         }
