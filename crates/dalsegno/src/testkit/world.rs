@@ -18,6 +18,7 @@ pub struct World {
     /// How long things take is random.
     pub(crate) jitter: Option<SimRuntime>,
     complaints: Arc<Mutex<Vec<String>>>,
+    notes: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 /// Which effect, under which key.
@@ -95,13 +96,9 @@ impl World {
             .take(Effect::Idempotent, name, key, input.clone())
             .await;
         if first != input {
-            let complaint =
-                format!("{name} came under {key} first with {first}, then with {input}");
-            let mut complaints = self
-                .complaints
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            complaints.push(complaint);
+            self.complain(format!(
+                "{name} came under {key} first with {first}, then with {input}"
+            ));
         }
     }
 
@@ -124,6 +121,26 @@ impl World {
         let ledger = self.ledger();
         let mut found = ledger.iter().filter(|(entry, _)| entry.key == key);
         found.next().map(|(_, seen)| seen.result.clone())
+    }
+
+    /// The virtual time, in microseconds since 1970; 0 if it does not matter in this case.
+    pub fn now_us(&self) -> u64 {
+        self.jitter.as_ref().map_or(0, Runtime::now_us)
+    }
+
+    /// Notes a number under a name, over all lives, unless there is one. The one that is there.
+    pub fn note(&self, name: &str, number: u64) -> u64 {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        *notes.entry(name.to_owned()).or_insert(number)
+    }
+
+    /// Something is wrong: the case has failed.
+    pub fn complain(&self, complaint: String) {
+        let mut complaints = self
+            .complaints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        complaints.push(complaint);
     }
 
     /// How often anything came.
