@@ -15,10 +15,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::attention::{Attention, AttentionKind};
+use crate::effect::Effect;
 use crate::failure::{Certainty, Failure, FailureKind, Result};
 use crate::journal::{Outcome, bytes_of};
 use crate::resource::Validators;
-use crate::run::{Active, NotRecorded, Run, Stopped};
+use crate::run::{Active, NotRecorded, Run, Step, Stopped};
 use crate::step::StepId;
 
 mod approval;
@@ -162,6 +163,7 @@ impl Ctx {
 
     /// Stops the run if what is recorded of a step is of another kind.
     async fn expect_kind(&self, id: &StepId, kind: crate::step::StepKind) {
+        self.run.at_step(id, kind, None).await;
         let found = {
             let state = self.run.state();
             state
@@ -180,6 +182,22 @@ impl Ctx {
         );
         let attention = Attention::new(AttentionKind::Mismatch, reason).at(id);
         self.frozen(Stopped::Attention(attention)).await
+    }
+}
+
+impl Ctx {
+    /// Stops the run if what is recorded of a step went in with something else.
+    async fn expect_input(
+        &self,
+        id: &StepId,
+        kind: crate::step::StepKind,
+        input: Option<&NewPayload>,
+    ) {
+        let mut step = Step::new(id.clone(), kind, Effect::ReadOnly);
+        step.input = input.cloned();
+        if let Some(attention) = self.run.mismatch(&step) {
+            self.frozen(Stopped::Attention(attention)).await
+        }
     }
 }
 

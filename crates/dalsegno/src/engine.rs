@@ -223,7 +223,7 @@ impl Engine {
         self.dispatch.ring();
     }
 
-    fn is_closing(&self) -> bool {
+    pub fn is_closing(&self) -> bool {
         self.hub().closing
     }
 }

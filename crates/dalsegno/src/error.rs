@@ -113,6 +113,24 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// The run has no such event.
+    #[error("run {run:?} has no event {sequence}: its events are 1 to {head}")]
+    NoSuchEvent {
+        /// The run.
+        run: String,
+        /// What was asked for.
+        sequence: u64,
+        /// Its last event.
+        head: u64,
+    },
+    /// The run cannot be forked like this.
+    #[error("run {run:?} cannot be forked there: {why}")]
+    Fork {
+        /// The run.
+        run: String,
+        /// Why, and what to do.
+        why: String,
+    },
     /// A value could not be written or read as JSON.
     #[error("{what} cannot be written or read as JSON: {why}")]
     Encoding {

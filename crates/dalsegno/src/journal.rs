@@ -70,6 +70,8 @@ pub struct StepRecord {
     pub not_done: bool,
     /// The child run that it started.
     pub child: Option<StreamId>,
+    /// The idempotency key that it was sent with, if that is not the run's own: a fork took it over.
+    pub key: Option<String>,
     /// What it used.
     pub usage: Usage,
     /// The event of its first intent, or of its outcome if it had none.
@@ -96,6 +98,7 @@ impl StepRecord {
             retry: None,
             not_done: false,
             child: None,
+            key: None,
             usage: Usage::default(),
             first: event.sequence,
             last: event.sequence,
@@ -171,6 +174,21 @@ pub struct Created {
     pub is_loop: bool,
 }
 
+/// Where a fork comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forked {
+    /// The run whose past it shares.
+    pub origin: StreamId,
+    /// Up to and including this event of it.
+    pub sequence: u64,
+    /// The hash of the origin's stream there.
+    pub hash: Vec<u8>,
+    /// The steps whose outcome was changed, here or in the fork that it is a fork of.
+    pub changed: Vec<StepId>,
+    /// Of a loop: the turn whose state stands for what was before.
+    pub turn: Option<u64>,
+}
+
 /// A written state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
@@ -199,6 +217,8 @@ pub struct Checkpoint {
 pub struct Journal {
     /// How it began.
     pub created: Created,
+    /// Where it comes from, if it is a fork.
+    pub forked: Option<Forked>,
     /// Its steps. Of a loop, those since the last turn ended.
     pub steps: HashMap<StepId, StepRecord>,
     /// Requests to people.
@@ -257,10 +277,20 @@ pub struct Journal {
     pub(crate) redo_until: u64,
 }
 
+impl Journal {
+    /// The fold over events of a run, from its first on.
+    pub fn fold(events: impl IntoIterator<Item = Event>) -> Journal {
+        let mut journal = Journal::default();
+        events.into_iter().for_each(|event| journal.apply(event));
+        journal
+    }
+}
+
 impl Default for Journal {
     fn default() -> Journal {
         Journal {
             created: Created::default(),
+            forked: None,
             steps: HashMap::new(),
             approvals: HashMap::new(),
             usage: Usage::default(),

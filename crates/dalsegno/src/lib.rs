@@ -51,6 +51,7 @@ mod orders;
 pub mod record;
 mod recovery;
 mod remote;
+mod replay;
 mod resource;
 mod rules;
 mod run;
@@ -74,10 +75,15 @@ pub use engine::{Builder, Dalsegno, RunHandle};
 pub use error::Error;
 pub use failure::{Certainty, Failure, FailureError, FailureKind, Result};
 pub use journal::{
-    ApprovalAnswer, ApprovalRecord, Checkpoint, Created, Journal, Outcome, StepRecord, Verdict,
+    ApprovalAnswer, ApprovalRecord, Checkpoint, Created, Forked, Journal, Outcome, StepRecord,
+    Verdict,
 };
 pub use recovery::{Recovered, RecoveryAction};
 pub use remote::{Remote, Sent, Taken};
+pub use replay::{
+    Divergence, DivergenceGroup, DivergenceKind, ReplayVerdict, Replayed, ShadowReport, Side,
+    shadow_replay,
+};
 pub use resource::{IfChanged, NotedResource, Resource, ResourceKind};
 #[cfg(feature = "mutants")]
 pub use rules::Rule;

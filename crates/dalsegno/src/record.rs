@@ -25,6 +25,8 @@ pub mod step {
     pub const APPROVAL: u64 = 5;
     /// `StepIntended`: the child run.
     pub const CHILD: u64 = 6;
+    /// `StepIntended` in a fork: the idempotency key that the origin sent it with.
+    pub const KEY: u64 = 7;
     /// `StepSucceeded`: the event that the result is in, if not in this one.
     pub const SOURCE: u64 = 5;
     /// `StepSucceeded`: tokens read and written by the model, cost in millionths, others' steps.
@@ -95,6 +97,23 @@ pub mod created {
     pub const WALL: u64 = 9;
     /// The agent is a loop, whose last turn stands for what was before: 1, or left out.
     pub const LOOP: u64 = 10;
+}
+
+/// Fields of `RunForked`, which is the second event of a fork.
+pub mod forked {
+    /// The run whose past it shares.
+    pub const ORIGIN: u64 = 1;
+    /// Up to and including this event of it.
+    pub const SEQUENCE: u64 = 2;
+    /// The hash of the origin's stream there.
+    pub const HASH: u64 = 3;
+    /// Of a loop: the turn whose state stands for what was before.
+    pub const TURN: u64 = 4;
+    /// The steps whose outcome was changed, as a list.
+    pub const CHANGED: u64 = 5;
+    /// Of a loop: what was used up to the end of that turn, as a list of steps, tokens read and
+    /// written, and cost.
+    pub const USED: u64 = 6;
 }
 
 /// Fields of `RunStarted`.

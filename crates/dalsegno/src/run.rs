@@ -23,6 +23,7 @@ use dalsegno_store::{Append, NewEvent, Position, Store, StoreError, StreamId};
 use crate::attention::Attention;
 use crate::effect::{Durability, Granularity};
 use crate::journal::Journal;
+use crate::replay::ReplayGate;
 use crate::rules::{Mutant, Rule};
 use crate::runtime::Runtime;
 use crate::step::{Occurrences, StepId, check_name};
@@ -35,7 +36,7 @@ mod waits;
 
 pub(crate) use append::NotRecorded;
 pub use begin::{Begun, Doubt, Step, Ticket};
-pub(crate) use begin::{same_payload, shown};
+pub(crate) use begin::{same_payload, shown, shown_new};
 pub use finish::Done;
 pub(crate) use waits::{Active, Idle, Wait};
 
@@ -123,6 +124,8 @@ pub(crate) struct RunState {
     /// How many steps were served from the record, and how many were executed.
     pub replayed: u64,
     pub executed: u64,
+    /// The record as a replay hands it out, if the run is only read.
+    pub gate: Option<ReplayGate>,
 }
 
 /// Without what the run has done, which is long and the user's.
@@ -173,6 +176,7 @@ impl Run {
                 wakers: Vec::new(),
                 replayed: 0,
                 executed: 0,
+                gate: token.is_none().then(ReplayGate::default),
             }),
         }
     }
@@ -201,6 +205,10 @@ impl Run {
         }
         let mut state = self.state();
         let id = state.occurrences.take(scope, name);
+        if let Some(gate) = &mut state.gate {
+            gate.called(&id);
+            return Ok(id);
+        }
         if state.journal.call(&id) {
             state.wake();
         }
@@ -220,6 +228,11 @@ impl Run {
     /// Stops the run: nothing more is executed. The first reason stays.
     pub(crate) fn stop(&self, why: Stopped) -> Stopped {
         let mut state = self.state();
+        if let (Some(gate), Stopped::EndOfRecord) = (&mut state.gate, &why) {
+            // Only who asked has come to the end: other branches may have more to show.
+            gate.ends += 1;
+            return why;
+        }
         let why = state.stopped.get_or_insert(why).clone();
         state.wake();
         why
@@ -230,10 +243,14 @@ impl Run {
         self.state().kept_back.clear();
     }
 
-    /// The idempotency key of one of its steps.
+    /// The idempotency key of one of its steps. One that a fork took over unfinished keeps the key
+    /// that it was sent with.
     pub(crate) fn key(&self, id: &StepId, attempt: u64) -> String {
         if self.settings.mutant.breaks(Rule::KeyFromIdentity) {
             return format!("{id} {attempt}");
+        }
+        if let Some(key) = self.state().journal.inherited_key(id) {
+            return key;
         }
         crate::step::idempotency_key(&self.lineage, id.as_str())
     }

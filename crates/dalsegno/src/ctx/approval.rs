@@ -148,6 +148,7 @@ impl Ctx {
         name: &str,
         input: Option<&NewPayload>,
     ) -> Result<Option<u64>> {
+        self.run.at_step(id, StepKind::Tool, input).await;
         let asked = self.ask(gate, id, name, input).await?;
         let (kind, why) = match asked {
             Asked::Answered(answer) if answer.approved => return Ok(Some(answer.sequence)),
@@ -219,7 +220,12 @@ impl Ctx {
     }
 
     /// What an answer is bound to: exactly this, in this run, at this step.
-    fn approval_hash(&self, id: &StepId, name: &str, shown: Option<&NewPayload>) -> Hash {
+    pub(crate) fn approval_hash(
+        &self,
+        id: &StepId,
+        name: &str,
+        shown: Option<&NewPayload>,
+    ) -> Hash {
         let mut bytes = Vec::new();
         for part in [
             name.as_bytes(),
@@ -303,6 +309,7 @@ impl ApprovalWait {
         let (ctx, id, shown) = (self.ctx, self.id?, self.shown?);
         ctx.expect_kind(&id, StepKind::Approval).await;
         if let Some(outcome) = ctx.outcome(&id) {
+            ctx.same_request(&id, &self.name, shown.as_ref()).await;
             let recorded: Value = ctx.recorded(&id, outcome).await?;
             return Ok(Answer::from_json(&recorded));
         }

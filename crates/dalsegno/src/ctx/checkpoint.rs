@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use super::{Ctx, encode};
 use crate::failure::{Certainty, Failure, FailureKind, Result};
-use crate::journal::Carry;
 use crate::record;
 use crate::resource::Resource;
 use crate::run::{Active, NotRecorded, Stopped};
@@ -91,15 +90,16 @@ impl Ctx {
 
     /// Writes the state after a turn: from here on nothing before it is needed.
     pub(crate) async fn end_turn(&self, turn: u64, state: NewPayload) -> Result<()> {
+        if self.run.is_replay() {
+            self.run.at_turn_end(turn, state).await;
+            return Ok(());
+        }
         if self.is_redone(turn) {
             return Ok(());
         }
         self.run.replayed(format!("end of turn {turn}")).await;
-        let (carry, session) = {
-            let state = self.run.state();
-            let journal = &state.journal;
-            (Carry::of(journal).to_json(), journal.session.clone())
-        };
+        let carry = self.run.carry().to_json();
+        let session = self.run.state().journal.session.clone();
         let mut fields = Fields::new().with(record::checkpoint::TURN, turn);
         if let Some(session) = session {
             fields = fields.with(record::checkpoint::SESSION, session);
@@ -163,6 +163,7 @@ impl CheckpointCall {
         let state = self.state.clone().map_err(|f| f.at(id.as_str()))?;
         ctx.expect_kind(&id, StepKind::Checkpoint).await;
         if let Some(outcome) = ctx.outcome(&id) {
+            ctx.same_content(&id, Some(&state)).await;
             return ctx.recorded(&id, outcome).await;
         }
         ctx.run.replayed(format!("checkpoint {id}")).await;

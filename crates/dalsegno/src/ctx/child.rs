@@ -68,6 +68,8 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
     async fn wait(self) -> Result<T> {
         let (ctx, id) = (self.ctx.clone(), self.id.clone()?);
         ctx.expect_kind(&id, StepKind::Child).await;
+        ctx.expect_input(&id, StepKind::Child, self.input.as_ref().ok())
+            .await;
         if let Some(outcome) = ctx.outcome(&id) {
             return ctx.recorded(&id, outcome).await;
         }

@@ -56,6 +56,7 @@ impl Ctx {
             let id = id?;
             ctx.expect_kind(&id, StepKind::Decision).await;
             if let Some(outcome) = ctx.outcome(&id) {
+                ctx.same_decision(&id, &outcome, encode(&value)).await;
                 return ctx.recorded(&id, outcome).await;
             }
             ctx.run.replayed(format!("decision {id}")).await;
@@ -82,6 +83,7 @@ impl Ctx {
             let id = id?;
             ctx.expect_kind(&id, StepKind::Event).await;
             if ctx.outcome(&id).is_some() {
+                ctx.same_content(&id, value.as_ref().ok()).await;
                 return Ok(());
             }
             ctx.run.replayed(format!("event {id}")).await;
@@ -114,7 +116,8 @@ impl Ctx {
             if let Some(outcome) = ctx.outcome(&id) {
                 return ctx.recorded(&id, outcome).await;
             }
-            // What is recorded behind this place was recorded by the code before the change.
+            // What is recorded behind this place was recorded by the code before the change. (A
+            // replay counts the end of the run, too.)
             let patched = ctx.run.state().journal.remaining == 0;
             if ctx.run.is_replay() {
                 return Ok(patched);

@@ -26,10 +26,10 @@ use crate::syncer::Syncer;
 /// Agents and settings, before the store is opened.
 #[must_use = "nothing happens before `open`"]
 pub struct Builder {
-    agents: HashMap<String, Arc<dyn Agent>>,
-    settings: Settings,
+    pub(crate) agents: HashMap<String, Arc<dyn Agent>>,
+    pub(crate) settings: Settings,
     limits: EngineLimits,
-    runtime: Option<Arc<dyn Runtime>>,
+    pub(crate) runtime: Option<Arc<dyn Runtime>>,
     options: dalsegno_store::Options,
     session: Option<String>,
     validators: Validators,

@@ -24,8 +24,8 @@ pub struct Dalsegno {
 /// A run that was started.
 #[derive(Clone, Debug)]
 pub struct RunHandle {
-    engine: Arc<Engine>,
-    id: StreamId,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) id: StreamId,
 }
 
 impl Dalsegno {

@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    fn no_agent(&self, agent: &str) -> Error {
+    pub(crate) fn no_agent(&self, agent: &str) -> Error {
         Error::AgentNotFound {
             agent: agent.to_owned(),
             known: self.known_agents(),

@@ -23,6 +23,12 @@ pub(crate) struct Carry {
     pub pinned: Vec<u64>,
     /// The event of the last recovery.
     pub recovered: Option<u64>,
+    pub cancel: Option<String>,
+    pub answered: bool,
+    pub last_us: u64,
+    /// Events up to this one were known. Of those between it and the checkpoint, others may have
+    /// recorded some.
+    pub seen: u64,
 }
 
 fn usage_json(usage: &Usage) -> Value {
@@ -45,8 +51,8 @@ fn read_usage(value: &Value) -> Usage {
 }
 
 impl Carry {
-    /// From what is known now.
-    pub fn of(journal: &Journal) -> Carry {
+    /// From what is known now, which is every event up to `seen` and the run's own.
+    pub fn of(journal: &Journal, seen: u64) -> Carry {
         Carry {
             usage: journal.usage,
             budget: journal.budget,
@@ -56,6 +62,10 @@ impl Carry {
             open: open(journal),
             pinned: journal.pinned.clone(),
             recovered: journal.recovered,
+            cancel: journal.cancel.clone(),
+            answered: journal.answered,
+            last_us: journal.last_us,
+            seen,
         }
     }
 
@@ -70,6 +80,10 @@ impl Carry {
             "open": self.open,
             "pinned": self.pinned,
             "recovered": self.recovered,
+            "cancel": self.cancel,
+            "answered": self.answered,
+            "last_us": self.last_us,
+            "seen": self.seen,
         })
         .to_string()
     }
@@ -79,6 +93,8 @@ impl Carry {
     pub fn from_json(bytes: &[u8]) -> Carry {
         let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
         let number = |key: &str| value[key].as_u64().unwrap_or(0);
+        let flag = |key: &str| value[key].as_bool().unwrap_or(false);
+        let text = |key: &str| value[key].as_str().map(str::to_owned);
         let budget = |at: usize| value["budget"].get(at).and_then(Value::as_u64);
         let numbers = |key: &str| {
             let list = value[key].as_array();
@@ -99,6 +115,10 @@ impl Carry {
             open: numbers("open"),
             pinned: numbers("pinned"),
             recovered: value["recovered"].as_u64(),
+            cancel: text("cancel"),
+            answered: flag("answered"),
+            last_us: number("last_us"),
+            seen: value["seen"].as_u64().unwrap_or(u64::MAX),
         }
     }
 
@@ -110,6 +130,9 @@ impl Carry {
         journal.told_us = journal.told_us.max(self.told_us);
         journal.pinned.clone_from(&self.pinned);
         journal.recovered = self.recovered;
+        journal.cancel.clone_from(&self.cancel);
+        journal.answered = self.answered;
+        journal.last_us = journal.last_us.max(self.last_us);
     }
 }
 

@@ -6,8 +6,8 @@
 use dalsegno_store::{Body, Event, Fields, Kind, Payload, Status, Value, field};
 
 use super::{
-    ApprovalAnswer, ApprovalRecord, Checkpoint, Created, Journal, Outcome, Signal, StepRecord,
-    Verdict,
+    ApprovalAnswer, ApprovalRecord, Checkpoint, Created, Forked, Journal, Outcome, Signal,
+    StepRecord, Verdict,
 };
 use crate::attention::Attention;
 use crate::budget::{Budget, Usage};
@@ -65,6 +65,7 @@ impl Journal {
         );
         match &event.kind {
             Kind::RunCreated => self.apply_created(event),
+            Kind::RunForked => self.apply_forked(fields),
             Kind::RunStarted => {
                 if self.status == Status::Running {
                     // The process before has not written the run down: it died.
@@ -167,6 +168,36 @@ impl Journal {
         self.told_us = event.time_us;
     }
 
+    fn apply_forked(&mut self, fields: &Fields) {
+        let origin = fields.text(record::forked::ORIGIN).unwrap_or_default();
+        let changed = match fields.get(record::forked::CHANGED) {
+            Some(Value::List(steps)) => steps.iter().filter_map(text_of).collect(),
+            _ => Vec::new(),
+        };
+        self.forked = origin.parse().ok().map(|origin| Forked {
+            origin,
+            sequence: fields.number(record::forked::SEQUENCE).unwrap_or(0),
+            hash: match fields.get(record::forked::HASH) {
+                Some(Value::Bytes(hash)) => hash.clone(),
+                _ => Vec::new(),
+            },
+            changed: changed.into_iter().map(StepId::new).collect(),
+            turn: fields.number(record::forked::TURN),
+        });
+        if let Some(Value::List(used)) = fields.get(record::forked::USED) {
+            let number = |at: usize| match used.get(at) {
+                Some(Value::Number(number)) => *number,
+                _ => 0,
+            };
+            self.usage = Usage {
+                steps: number(0),
+                tokens_in: number(1),
+                tokens_out: number(2),
+                cost_micros: number(3),
+            };
+        }
+    }
+
     fn apply_step(&mut self, event: Event) {
         let Some(id) = step_of(&event.fields) else {
             return;
@@ -200,6 +231,9 @@ impl Journal {
                 step.attempts = number(record::step::ATTEMPT).unwrap_or(1);
                 let child = event.fields.text(record::step::CHILD);
                 step.child = child.and_then(|child| child.parse().ok());
+                if let Some(key) = event.fields.text(record::step::KEY) {
+                    step.key = Some(key.to_owned());
+                }
                 // Only the first intent has the input.
                 if event.input.is_some() {
                     step.input = event.input;
@@ -215,7 +249,10 @@ impl Journal {
                     None => self.end_step(&id, &event, Outcome::Failed(failure)),
                 }
             }
-            Kind::User(_) => self.end_step(&id, &event, Outcome::Succeeded(None)),
+            Kind::User(_) => {
+                step.input = event.input.clone();
+                self.end_step(&id, &event, Outcome::Succeeded(None));
+            }
             _ => {
                 if step.kind == StepKind::Approval
                     && let Some(asked) = self.approvals.get_mut(&id)
@@ -370,19 +407,23 @@ impl Journal {
     fn apply_checkpoint(&mut self, event: Event) {
         let turn = event.fields.number(record::checkpoint::TURN);
         if let Some(id) = event.fields.text(record::checkpoint::STEP).map(StepId::new) {
-            let step = StepRecord::new(StepKind::Checkpoint, &event);
+            let mut step = StepRecord::new(StepKind::Checkpoint, &event);
+            step.input = event.output.clone();
             self.steps.entry(id.clone()).or_insert(step);
             self.end_step(&id, &event, Outcome::Succeeded(None));
         }
         if turn.is_some() {
             self.forget_turn();
-            // Who reads from here on has not seen how the run was started.
-            self.status = Status::Running;
         }
+        let cause = event.cause.as_ref();
+        let is_copy = cause.is_some_and(|cause| cause.stream != event.stream);
         let checkpoint = Checkpoint::of(event);
-        // Only who has the run writes one. A loop is read from here, not from where it started.
-        self.status = Status::Running;
-        self.session = checkpoint.session.clone().or(self.session.take());
+        // Only who has the run writes one. A loop is read from here, not from where it started. (A
+        // fork has copies of those of its origin before it is started.)
+        if !is_copy {
+            self.status = Status::Running;
+            self.session = checkpoint.session.clone().or(self.session.take());
+        }
         if checkpoint.pinned && !self.pinned.contains(&checkpoint.sequence) {
             self.pinned.push(checkpoint.sequence);
         }
@@ -398,11 +439,11 @@ impl Journal {
         self.steps.retain(|id, _| !id.as_str().starts_with(&inside));
     }
 
-    /// A turn has ended: its steps never come again.
+    /// A turn has ended: its steps never come again, nor do answers to what it asked.
     fn forget_turn(&mut self) {
         self.steps.clear();
         self.fired.clear();
-        self.approvals.retain(|_, asked| !asked.used);
+        self.approvals.clear();
         self.remaining = 0;
     }
 }

@@ -27,8 +27,12 @@ pub(crate) async fn load(
     };
     let last = up_to.map_or(head.sequence, |up_to| up_to.min(head.sequence));
     let mut journal = Journal::default();
-    for first in store.events(run, 1, 1.min(last as usize)).await? {
-        journal.apply(first);
+    let first = store.events(run, 1, 2.min(last as usize)).await?;
+    for event in first {
+        // Of a fork the second says where it comes from.
+        if event.sequence == 1 || event.kind == Kind::RunForked {
+            journal.apply(event);
+        }
     }
     let mut from = 2;
     let mut lost = Vec::new();
@@ -157,18 +161,47 @@ async fn resume_from(
     journal: &mut Journal,
     checkpoint: Event,
 ) -> Result<(), StoreError> {
+    let (carry, events) = carried(store, run, &checkpoint).await?;
+    carry.restore(journal);
+    events.into_iter().for_each(|event| journal.apply(event));
+    journal.apply(checkpoint);
+    Ok(())
+}
+
+/// What the end of a turn carries over, and the events before it that still count.
+async fn carried(
+    store: &dyn Store,
+    run: &StreamId,
+    checkpoint: &Event,
+) -> Result<(Carry, Vec<Event>), StoreError> {
     let carry = match &checkpoint.input {
         Some(payload) => Carry::from_json(&bytes_of(store, payload).await?),
         None => Carry::default(),
     };
-    carry.restore(journal);
-    for sequence in carry.open {
-        for event in store.events(run, sequence, 1).await? {
-            journal.apply(event);
+    let mut events = Vec::new();
+    for sequence in &carry.open {
+        events.extend(store.events(run, *sequence, 1).await?);
+    }
+    // What others recorded while the turn was ending, and its worker had not heard of.
+    let mut from = carry.seen.saturating_add(1);
+    while from < checkpoint.sequence {
+        let limit = PAGE.min((checkpoint.sequence - from) as usize);
+        let page = store.events(run, from, limit).await?;
+        if page.is_empty() {
+            break;
+        }
+        for event in page {
+            from = event.sequence + 1;
+            let said = matches!(
+                event.kind,
+                Kind::SignalReceived | Kind::CancelRequested | Kind::BudgetSet
+            );
+            if said && !carry.open.contains(&event.sequence) {
+                events.push(event);
+            }
         }
     }
-    journal.apply(checkpoint);
-    Ok(())
+    Ok((carry, events))
 }
 
 /// The bytes of a payload, wherever they are.

@@ -57,6 +57,12 @@ impl Journal {
         }
     }
 
+    /// The key that a step was sent with, if a fork took it over.
+    pub(crate) fn inherited_key(&self, id: &StepId) -> Option<String> {
+        self.forked.as_ref()?;
+        self.steps.get(id).and_then(|step| step.key.clone())
+    }
+
     /// Recorded steps that the running code has not come to, the first first.
     pub fn not_called(&self) -> Vec<(&StepId, &StepRecord)> {
         let steps = self.steps.iter();

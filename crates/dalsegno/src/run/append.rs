@@ -11,7 +11,7 @@ use dalsegno_store::{Append, Event, Fields, Kind, NewEvent, StoreError, StreamId
 use super::{Active, Run, RunState, Stopped};
 use crate::budget::Usage;
 use crate::effect::{Effect, Moment};
-use crate::journal::read_usage;
+use crate::journal::{Carry, read_usage};
 use crate::record;
 use crate::rules::Rule;
 use crate::step::StepKind;
@@ -188,6 +188,12 @@ impl Run {
         let mut state = self.state();
         state.arrived = true;
         state.wake();
+    }
+
+    /// What the end of a turn carries over.
+    pub(crate) fn carry(&self) -> Carry {
+        let state = self.state();
+        Carry::of(&state.journal, state.applied)
     }
 
     /// Whether something has come that [`Run::catch_up`] would find.

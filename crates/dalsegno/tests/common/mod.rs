@@ -47,6 +47,16 @@ impl World {
         self.0.lock().unwrap().clear();
     }
 
+    /// Nothing was done.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().unwrap().is_empty()
+    }
+
+    /// What was done.
+    pub fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().keys().cloned().collect()
+    }
+
     pub fn count(&self, what: &str) -> u64 {
         self.0.lock().unwrap().get(what).copied().unwrap_or(0)
     }
