@@ -21,7 +21,7 @@ mod replay;
 
 pub(crate) use carry::Carry;
 pub(crate) use fold::read_usage;
-pub(crate) use load::{bytes_of, load};
+pub(crate) use load::{bytes_of, carried, load};
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

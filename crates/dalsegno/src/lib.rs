@@ -46,6 +46,7 @@ mod effect;
 mod engine;
 mod error;
 mod failure;
+mod fork;
 mod journal;
 mod orders;
 pub mod record;
@@ -74,6 +75,7 @@ pub use effect::{Durability, Effect, Granularity};
 pub use engine::{Builder, Dalsegno, RunHandle};
 pub use error::Error;
 pub use failure::{Certainty, Failure, FailureError, FailureKind, Result};
+pub use fork::Fork;
 pub use journal::{
     ApprovalAnswer, ApprovalRecord, Checkpoint, Created, Forked, Journal, Outcome, StepRecord,
     Verdict,

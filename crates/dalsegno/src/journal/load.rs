@@ -169,7 +169,7 @@ async fn resume_from(
 }
 
 /// What the end of a turn carries over, and the events before it that still count.
-async fn carried(
+pub(crate) async fn carried(
     store: &dyn Store,
     run: &StreamId,
     checkpoint: &Event,
