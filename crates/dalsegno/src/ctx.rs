@@ -27,6 +27,7 @@ mod call;
 mod catch;
 mod checkpoint;
 mod child;
+mod conversation;
 mod plan;
 mod retry;
 mod values;
@@ -36,6 +37,8 @@ pub use approval::{Answer, ApprovalWait, Gate};
 pub use call::{Call, Probe, StepCall};
 pub use checkpoint::CheckpointCall;
 pub use child::ChildRun;
+pub use conversation::Conversation;
+pub(crate) use conversation::Said;
 pub use retry::Retry;
 pub use waits::{SignalWait, SignalWaitFor};
 

@@ -28,6 +28,7 @@
 //! | a request for approval, an answer that is not used | **not** inherited: the fork asks for itself |
 //! | a wish to cancel, attention, leases, the parent of a child run | not inherited |
 //! | a resource that the run depends on | the same |
+//! | messages of a conversation, also of earlier turns | the same |
 //! | what was used, and the budget | counts in the fork, too; its time begins anew |
 //!
 //! With a changed outcome, everything recorded after that step's outcome is cut away. That is
@@ -254,7 +255,11 @@ fn cut(seen: &Journal, fork: &Fork, at: u64) -> Result<u64, String> {
             StepKind::Approval => {
                 return Err(format!("{id} is an approval: only a person answers it"));
             }
-            StepKind::Sleep | StepKind::SendSignal | StepKind::Event | StepKind::Checkpoint => {
+            StepKind::Sleep
+            | StepKind::SendSignal
+            | StepKind::Event
+            | StepKind::Checkpoint
+            | StepKind::Message => {
                 return Err(format!("{id} is a {}: it has no result", step.kind));
             }
         }

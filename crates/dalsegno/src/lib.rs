@@ -23,7 +23,7 @@
 //! | wait | [`Ctx::sleep`], [`Ctx::signal`], [`Ctx::approval`] |
 //! | start other agents, and tell them | [`Ctx::child`], [`Ctx::send_signal`] |
 //! | get what is never the same | [`Ctx::now`], [`Ctx::random`], [`Ctx::uuid`] |
-//! | note something | [`Ctx::event`], [`Ctx::checkpoint`] |
+//! | note something | [`Ctx::event`], [`Ctx::checkpoint`], [`Ctx::conversation`] |
 //! | change code under runs that are under way | [`Ctx::patched`] |
 //!
 //! Code between steps runs again on every resume, so it must come to the same steps: no clock, no
@@ -68,8 +68,8 @@ pub use agent::Turn;
 pub use attention::{Attention, AttentionKind};
 pub use budget::{Budget, Usage};
 pub use ctx::{
-    Answer, ApprovalWait, Call, CheckpointCall, ChildRun, Ctx, Gate, Probe, Retry, SignalWait,
-    SignalWaitFor, StepCall,
+    Answer, ApprovalWait, Call, CheckpointCall, ChildRun, Conversation, Ctx, Gate, Probe, Retry,
+    SignalWait, SignalWaitFor, StepCall,
 };
 pub use effect::{Durability, Effect, Granularity};
 pub use engine::{Builder, Dalsegno, RunHandle};

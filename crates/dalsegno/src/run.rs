@@ -13,7 +13,7 @@
 //! who holds the run's fencing token appends to it as its worker; once [`Run::stopped`] says so,
 //! nothing more is executed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -21,6 +21,7 @@ use std::task::Waker;
 use dalsegno_store::{Append, NewEvent, Position, Store, StoreError, StreamId};
 
 use crate::attention::Attention;
+use crate::ctx::Said;
 use crate::effect::{Durability, Granularity};
 use crate::journal::Journal;
 use crate::replay::ReplayGate;
@@ -112,6 +113,8 @@ pub(crate) struct RunState {
     next_wait: u64,
     /// Steps that wait for the code to come to everything recorded.
     parked: BTreeMap<u64, String>,
+    /// What was said, as long as the run is in memory.
+    pub conversations: HashMap<String, Arc<Mutex<Said>>>,
     /// Outcomes that are recorded later or never.
     kept_back: Vec<(StepId, NewEvent)>,
     /// Where the last append of this run ended.
@@ -169,6 +172,7 @@ impl Run {
                 waits: BTreeMap::new(),
                 next_wait: 0,
                 parked: BTreeMap::new(),
+                conversations: HashMap::new(),
                 kept_back: Vec::new(),
                 position: 0,
                 stopped: None,

@@ -52,6 +52,8 @@ pub enum StepKind {
     Retrieval,
     /// A mark with state and resources.
     Checkpoint,
+    /// A message of a conversation.
+    Message,
 }
 
 // The numbers are part of the format.
@@ -70,6 +72,7 @@ numbered! { StepKind:
     Patched = 12, "patched";
     Retrieval = 13, "retrieval";
     Checkpoint = 14, "checkpoint";
+    Message = 15, "message";
 }
 
 /// A step's identity within its run.

@@ -394,3 +394,41 @@ async fn large_values_are_shared() {
     };
     assert_eq!(outcome(&origin), outcome(&fork));
 }
+
+/// Conversations of a loop are read from its stream, so the fork's has to have them.
+#[tokio::test]
+async fn what_was_said_in_earlier_turns_is_known_in_the_fork() {
+    let dir = TempDir::new("fork-said");
+    let turn = |ctx: Ctx, n: u64| async move {
+        let chat = ctx.conversation("chat").await?;
+        chat.push(&ctx, &n).await?;
+        // A mark is not the end of a turn.
+        ctx.checkpoint("said", &n).await?;
+        match n {
+            3 => {
+                let more: u64 = ctx.signal("more").await?;
+                chat.push(&ctx, &more).await?;
+                let said = chat.messages();
+                let said: Vec<u64> = said.iter().filter_map(|said| said.as_u64()).collect();
+                Ok(Turn::Done(said))
+            }
+            n => Ok(Turn::Continue(n + 1)),
+        }
+    };
+    let app = Dalsegno::builder().loop_agent("l", |n: u64| n, turn);
+    let app = app.stay_in_memory(Duration::ZERO);
+    let app = app.open(dir.path()).await.unwrap();
+    app.start("l", "r", &0).await.unwrap();
+    until_waiting(&app, "r", "signal more").await;
+    app.fork("r", Fork::at_end().named("one")).await.unwrap();
+    until_waiting(&app, "one", "signal more").await;
+    app.fork("one", Fork::at_end().named("two")).await.unwrap();
+    for (run, more) in [("r", 10_u64), ("one", 11), ("two", 12)] {
+        app.signal(run, "more", &more).await.unwrap();
+        let handle = app.find(run).await.unwrap();
+        let said: Vec<u64> = handle.result().await.unwrap();
+        assert_eq!(said, [0, 1, 2, 3, more], "{run}");
+        let replayed = app.replay(run).await.unwrap();
+        assert_eq!(replayed.verdict, ReplayVerdict::SameEnd, "{replayed}");
+    }
+}

@@ -61,7 +61,7 @@ pub struct StepCall {
     kind: StepKind,
     effect: Effect,
     name: String,
-    input: Result<Option<NewPayload>>,
+    pub(super) input: Result<Option<NewPayload>>,
     retry: Retry,
     timeout: Option<Duration>,
     probe: Option<ProbeFn>,

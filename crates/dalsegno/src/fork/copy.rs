@@ -34,6 +34,9 @@ pub(super) async fn events(
     };
     copy.created().await?;
     copy.forked();
+    for message in &past.messages {
+        copy.take(message, message.fields.clone()).await?;
+    }
     for event in past.carried.iter().chain(&past.events) {
         copy.event(event).await?;
     }

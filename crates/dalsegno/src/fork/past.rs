@@ -40,6 +40,8 @@ pub(super) struct Past {
     pub shared: Journal,
     /// What was used up to the end of the last turn.
     pub before: Usage,
+    /// What was said in conversations before the last turn ended.
+    pub messages: Vec<Event>,
     /// From before the last turn: signals that nobody had taken, and resources.
     pub carried: Vec<Event>,
     /// The end of the last turn, if it is a loop, and all that follows, up to the cut.
@@ -73,8 +75,18 @@ pub(super) async fn read(
     })
     .await?;
     let mut carried = Vec::new();
+    let mut messages = Vec::new();
     let mut before = Usage::default();
-    if let (Some(_), Some(end)) = (turn, events.first()) {
+    if let (Some(turn), Some(end)) = (turn, events.first()) {
+        each(store, origin, 1, turn - 1, |recorded| {
+            let event = recorded.event;
+            let kind = event.fields.number(record::step::KIND);
+            if event.kind == Kind::StepSucceeded && kind == Some(StepKind::Message.number()) {
+                messages.push(event);
+            }
+            true
+        })
+        .await?;
         let (carry, counting) = crate::journal::carried(store, origin, end).await?;
         before = carry.usage;
         carried = counting;
@@ -87,6 +99,7 @@ pub(super) async fn read(
         hash,
         shared: shared.clone(),
         before,
+        messages,
         carried,
         events,
         fates,
