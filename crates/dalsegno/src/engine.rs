@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     pub agents: HashMap<String, Arc<dyn Agent>>,
     /// This opening of the store.
     pub session: String,
+    /// When that was, in microseconds since 1970.
+    pub opened_us: u64,
     pub limits: EngineLimits,
     /// How resources of the user's own are looked at.
     pub validators: Validators,
