@@ -9,7 +9,7 @@
 //! Invariants: a run is driven by at most one task; what comes for a run while it is being driven
 //! reaches it, or it is driven again; a run that waits has no task and nothing in memory.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -96,6 +96,8 @@ struct Hub {
     ends: HashMap<StreamId, Arc<Bell>>,
     /// Why a run that could go on does not.
     not_moving: HashMap<StreamId, String>,
+    /// Runs whose end is recorded, and not yet known to survive a crash: nobody is told of it.
+    ending: HashSet<StreamId>,
     /// The next time at which the dispatcher looks at timers anyway.
     looks_at_us: u64,
     closing: bool,
@@ -190,6 +192,15 @@ impl Engine {
     /// Why a run that could go on does not.
     fn does_not_move(&self, run: &StreamId, why: String) {
         self.hub().not_moving.insert(run.clone(), why);
+    }
+
+    /// The end of a run is being recorded, or is no longer.
+    fn is_ending(&self, run: &StreamId, ending: bool) {
+        let mut hub = self.hub();
+        match ending {
+            true => drop(hub.ending.insert(run.clone())),
+            false => drop(hub.ending.remove(run)),
+        }
     }
 
     /// The bell that rings when a run ends or needs a person.

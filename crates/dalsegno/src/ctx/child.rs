@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Ctx, encode, misuse};
 use crate::effect::Effect;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::record;
 use crate::run::{NotRecorded, Wait};
 use crate::runtime::BoxFuture;
@@ -92,8 +92,9 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
 
     async fn start(&self, ctx: &Ctx, id: &StepId) -> Result<()> {
         let Some(is_loop) = ctx.host.is_loop(&self.agent) else {
+            // Recorded: the next process may have it, and must not take another way.
             let why = format!("there is no agent {:?} here: register it", self.agent);
-            return Err(misuse(why).at(id.as_str()));
+            return Err(self.not_started(ctx, id, misuse(why)).await);
         };
         let name = match &self.name {
             Some(name) => name.clone(),
@@ -121,15 +122,23 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
             Ok(()) => {}
             Err(NotRecorded::Stopped(stopped)) => return ctx.frozen(stopped).await,
             Err(NotRecorded::Refused(why)) => {
-                let failure = misuse(format!("{child} was not started: {why}")).at(id.as_str());
-                let event = record::failed(id, StepKind::Child, &failure, None);
-                ctx.record(id, vec![event]).await?;
-                return Err(failure);
+                let failure = misuse(format!("{child} was not started: {why}"));
+                return Err(self.not_started(ctx, id, failure).await);
             }
         }
         ctx.committed().await;
         ctx.host.recorded_for(&child);
         Ok(())
+    }
+
+    /// Records that it was not started, and why.
+    async fn not_started(&self, ctx: &Ctx, id: &StepId, failure: Failure) -> Failure {
+        let failure = failure.at(id.as_str());
+        let event = record::failed(id, StepKind::Child, &failure, None);
+        match ctx.record(id, vec![event]).await {
+            Ok(_) => failure,
+            Err(refused) => refused,
+        }
     }
 }
 

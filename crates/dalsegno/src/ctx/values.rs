@@ -18,14 +18,15 @@ impl Ctx {
     pub fn now(&self) -> impl Future<Output = Result<u64>> + Send + use<> {
         let (ctx, id) = (self.clone(), self.identify("now"));
         async move {
-            let runtime = std::sync::Arc::clone(&ctx.run.runtime);
-            ctx.value(id?, |ctx| {
-                let mut state = ctx.run.state();
-                let now_us = runtime.now_us().max(state.journal.told_us);
-                state.journal.told_us = now_us;
-                now_us
-            })
-            .await
+            let make = |ctx: &Ctx| {
+                let now_us = ctx.run.runtime.now_us();
+                now_us.max(ctx.run.state().journal.told_us)
+            };
+            let now_us = ctx.value(id?, make).await?;
+            // Whether it was made now or is recorded: what the run was told counts.
+            let mut state = ctx.run.state();
+            state.journal.told_us = state.journal.told_us.max(now_us);
+            Ok(now_us)
         }
     }
 

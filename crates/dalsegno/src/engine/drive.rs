@@ -256,6 +256,8 @@ where
                 Poll::Ready(Ok(_)) if run.is_astray() => {
                     return Poll::Ready(Left::Astray(astray(run)));
                 }
+                // It went on without a `once` step that it dropped under way.
+                Poll::Ready(Ok(_)) if is_in_attention(run) => {}
                 Poll::Ready(Ok(returned)) => return Poll::Ready(Left::Returned(returned)),
                 Poll::Ready(Err(panic)) => return Poll::Ready(Left::Panicked(panic)),
                 Poll::Pending => {}
@@ -300,6 +302,10 @@ fn look(run: &Run) -> Option<Left> {
         _ => false,
     };
     (!busy).then_some(Left::Stopped(stopped))
+}
+
+fn is_in_attention(run: &Run) -> bool {
+    matches!(run.stopped(), Some(Stopped::Attention(_)))
 }
 
 /// The mismatch of code that has not come to everything that is recorded. To be asked before the

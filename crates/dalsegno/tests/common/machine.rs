@@ -43,6 +43,12 @@ impl Machine {
         }
     }
 
+    /// Tasks run in a random order.
+    pub fn shuffled(mut self, seed: u64) -> Machine {
+        self.runtime = SimRuntime::new(seed).shuffled();
+        self
+    }
+
     pub fn with_options(mut self, options: Options) -> Machine {
         self.options = options;
         self

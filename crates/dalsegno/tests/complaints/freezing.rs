@@ -192,7 +192,9 @@ fn deaths(
                 "{}",
                 attention.reason
             );
-            process.pass(Duration::from_millis(50));
+            // That the lease was given back need not be on disk.
+            process.kill();
+            let process = machine.start(builder().granularity(granularity));
             let (head, total) = (process.head("k"), outside.total());
             process.kill();
             // It stays there, and a person can let it try again.
