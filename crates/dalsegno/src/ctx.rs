@@ -57,7 +57,9 @@ pub(crate) trait Host: Send + Sync {
 
 /// A run as its agent sees it.
 ///
-/// Cheap to clone; all clones are of the same run, and each scope counts its own steps.
+/// Cheap to clone; all clones are of the same run, and each scope counts its own steps. Tasks that the
+/// code spawns get a [`Ctx::branch`] each, and have to be awaited by it: a run that waits leaves
+/// memory with its code, and what a task does alone after that is neither executed nor recorded.
 #[derive(Clone)]
 pub struct Ctx {
     pub(crate) run: Arc<Run>,

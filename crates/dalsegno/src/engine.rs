@@ -34,6 +34,7 @@ mod handle;
 mod notes;
 mod resume;
 mod start;
+mod waker;
 
 pub use builder::Builder;
 pub use handle::{Dalsegno, RunHandle};

@@ -276,6 +276,11 @@ pub struct Journal {
     /// Turns up to this one are recorded, but their states cannot be read: they are made again
     /// from what is recorded of their steps.
     pub(crate) redo_until: u64,
+    /// Those that it has to come to, by their first events; behind `reached` it has not come to all.
+    pub(crate) order: Vec<(u64, StepId)>,
+    pub(crate) reached: usize,
+    /// Somebody waits for the code to come further.
+    pub(crate) wants_more: bool,
     /// Counts what was brought to an end: outcomes, failed attempts, orderly suspensions.
     pub(crate) progress: u64,
     /// How far the run was when it was last started.
@@ -327,6 +332,9 @@ impl Default for Journal {
             told_us: 0,
             remaining: 0,
             redo_until: 0,
+            order: Vec::new(),
+            reached: 0,
+            wants_more: false,
             progress: 0,
             progress_at_start: 0,
             deaths: 0,

@@ -8,6 +8,7 @@ mod machine;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::IntoFuture;
 
 use dalsegno::testkit::{CrashEverywhere, SimRuntime, World};
 use dalsegno::{Builder, Ctx, Granularity, Result, Runtime};
@@ -196,12 +197,12 @@ fn branches_killed_at_every_moment() {
             }
         };
         let (left, right) = (ctx.branch("side"), ctx.branch("side"));
-        let inside = touch.clone();
+        let inside = touch;
         let (left, right, many) = tokio::join!(
             touch(left, 1),
-            right.each("part", [2, 3], touch.clone()),
+            right.each("part", [2, 3], touch),
             ctx.each("part", [4, 5], move |ctx, number| {
-                let touch = inside.clone();
+                let touch = inside;
                 async move { ctx.plan_step("plan", |ctx| touch(ctx, number)).await }
             }),
         );
@@ -218,4 +219,51 @@ fn branches_killed_at_every_moment() {
         let report = test.shuffled().and_again(3).run_to(&5);
         println!("{granularity:?}: {}", report.unwrap());
     }
+}
+
+/// A branch that waits for the others to be replayed goes on when they are, also if a third one
+/// waits for something from outside: the run does not leave memory before that.
+#[test]
+fn a_branch_that_can_go_on_is_not_put_away() {
+    let (machine, outside) = (Machine::new(), Outside::default());
+    let builder = || {
+        machine::agent(
+            Builder::new(),
+            "a",
+            &outside,
+            |ctx, outside, _| async move {
+                use dalsegno::Effect::Once;
+                let (a, b, c) = (ctx.branch("a"), ctx.branch("b"), ctx.branch("c"));
+                let (a, b, c) = tokio::join!(
+                    a.signal::<()>("never")
+                        .timeout(std::time::Duration::from_secs(1000))
+                        .into_future(),
+                    async {
+                        b.signal::<()>("b").await?;
+                        machine::tool(&b, &outside, Once, "b", "").await
+                    },
+                    async {
+                        machine::tool(&c, &outside, Once, "c", "").await?;
+                        machine::tool(&c, &outside, Once, "c", "").await
+                    },
+                );
+                a?;
+                Ok(b? + &c?)
+            },
+        )
+    };
+    let process = machine.start(builder());
+    process.begin("a", "r", "");
+    process.power_cut();
+    let process = machine.start(builder());
+    let app = process.app.clone();
+    process
+        .now(async move { app.signal("r", "b", &()).await })
+        .unwrap();
+    process.settle();
+    assert_eq!(
+        outside.count("b"),
+        1,
+        "it does not wait for the signal of another branch"
+    );
 }

@@ -70,9 +70,6 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
         ctx.expect_kind(&id, StepKind::Child).await;
         ctx.expect_input(&id, StepKind::Child, self.input.as_ref().ok())
             .await;
-        if let Some(outcome) = ctx.outcome(&id) {
-            return ctx.recorded(&id, outcome).await;
-        }
         let known = ctx.run.state().journal.steps.contains_key(&id);
         if !known {
             ctx.run.replayed(format!("child {id}")).await;
@@ -82,10 +79,9 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
             what: format!("child {id}"),
             due_us: None,
         };
-        let outcome = ctx.run.until(wait, |state| {
-            let step = state.journal.steps.get(&id);
-            step.and_then(|step| step.outcome.clone())
-        });
+        let outcome = ctx
+            .run
+            .until(wait, |state| state.journal.outcome_in_order(&id));
         let outcome = outcome.await;
         ctx.recorded(&id, outcome).await
     }

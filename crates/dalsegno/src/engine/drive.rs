@@ -2,22 +2,28 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use dalsegno_store::{Fields, Kind, Lease, NewEvent, NewPayload, Status, StoreError, StreamId};
 
 use super::Engine;
+use super::waker::CodeWaker;
 use crate::attention::{Attention, AttentionKind};
 use crate::ctx::{CatchPanic, Ctx, Host};
 use crate::failure::Result;
 use crate::journal::{self, Journal, bytes_of};
 use crate::record;
 use crate::run::{Idle, Run, Stopped};
+use crate::runtime::BoxFuture;
 use crate::step::StepKind;
 
 /// After so many deaths of the process without progress a person is asked. Higher than the limit of
 /// a single step, so that a step which kills the process is blamed before the runs beside it are.
 const DEATHS_LIMIT: u64 = 20;
+
+/// Code that waits for something of its own, beside its run, is given so long to go on.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why the code was left.
 pub(super) enum Left {
@@ -243,14 +249,21 @@ where
         Ok(code) => CatchPanic::new(code),
         Err(panic) => return Left::Panicked(crate::ctx::panic_words(&*panic)),
     };
+    let code_waker: Arc<CodeWaker> = Arc::default();
+    let waker = Waker::from(Arc::clone(&code_waker));
+    let mut patience: Option<BoxFuture<'static, ()>> = None;
     loop {
         let left = std::future::poll_fn(|context| {
+            code_waker.drives(context.waker());
             run.state().wakes(context.waker());
             if let Some(left) = look(run) {
                 return Poll::Ready(left);
             }
-            run.state().polling = true;
-            let polled = std::pin::Pin::new(&mut code).poll(context);
+            {
+                let mut state = run.state();
+                (state.polling, state.woken) = (true, false);
+            }
+            let polled = std::pin::Pin::new(&mut code).poll(&mut Context::from_waker(&waker));
             run.state().polling = false;
             match polled {
                 Poll::Ready(Ok(_)) if run.is_astray() => {
@@ -265,7 +278,19 @@ where
             if let Some(left) = look(run) {
                 return Poll::Ready(left);
             }
-            match run.idle() {
+            let idle = run.idle();
+            if !matches!(idle, Idle::No) && code_waker.is_kept_elsewhere(&waker, run) {
+                let lost = patience.as_mut().map(|time| time.as_mut().poll(context));
+                if lost != Some(Poll::Ready(())) {
+                    let until_us = run.runtime.now_us() + PATIENCE.as_micros() as u64;
+                    let mut time = run.runtime.sleep_until(until_us);
+                    // Polled for its waker; its time has not come.
+                    let _pending = time.as_mut().poll(context);
+                    patience = Some(time);
+                    return Poll::Pending;
+                }
+            }
+            match idle {
                 Idle::No => Poll::Pending,
                 Idle::Astray => Poll::Ready(Left::Astray(astray(run))),
                 Idle::Waiting { due_us } => {

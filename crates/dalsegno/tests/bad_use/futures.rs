@@ -1,5 +1,6 @@
 //! Futures that are dropped, never awaited, spawned, or take too long.
 
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use dalsegno::{AttentionKind, Builder, Ctx, Effect, Error, FailureKind, Retry, Runtime};
@@ -246,4 +247,53 @@ fn a_task_that_outlives_the_run_executes_nothing() {
     let head = process.head("r");
     process.pass(120 * SECOND);
     assert_eq!((outside.count("late"), process.head("r")), (0, head));
+}
+
+/// Two things race, and the one that lost comes to its end later, while the run goes on. At the next
+/// replay both are there; the run must take the way that it took.
+#[test]
+fn who_lost_a_race_does_not_win_it_at_the_next_replay() {
+    let (machine, outside) = (Machine::new(), Outside::default());
+    let builder = || {
+        let code = |ctx: Ctx, outside: Outside, which: String| async move {
+            let won = match which.as_str() {
+                "sleep" => tokio::select! {
+                    biased;
+                    _ = ctx.sleep(100 * SECOND) => "the sleep".to_owned(),
+                    read = tool(&ctx, &outside, Effect::ReadOnly, "read", "the read") => read?,
+                },
+                _ => tokio::select! {
+                    biased;
+                    child = ctx.child::<String, _>("child", "the child").into_future() => child?,
+                    _ = ctx.sleep(10 * SECOND) => "the sleep".to_owned(),
+                },
+            };
+            tool(&ctx, &outside, Effect::Once, "note", &won).await?;
+            ctx.signal::<()>("go").await?;
+            tool(&ctx, &outside, Effect::Once, "note", &won).await
+        };
+        let builder = agent(Builder::new(), "a", &outside, code);
+        agent(builder, "child", &outside, |ctx, _, text| async move {
+            ctx.sleep(100 * SECOND).await?;
+            Ok(text)
+        })
+    };
+    for (run, won) in [("sleep", "the read"), ("child", "the sleep")] {
+        let process = machine.start(builder());
+        process.begin("a", run, run);
+        process.pass(50 * SECOND);
+        process.power_cut();
+        let process = machine.start(builder());
+        process.pass(100 * SECOND);
+        process.power_cut();
+        let process = machine.start(builder());
+        let app = process.app.clone();
+        process
+            .now(async move { app.signal(run, "go", &()).await })
+            .unwrap();
+        assert_eq!(process.end::<String>(run).unwrap(), won);
+        process.power_cut();
+    }
+    let won = ["the read", "the read", "the sleep", "the sleep"];
+    assert_eq!(outside.about("note"), won);
 }
