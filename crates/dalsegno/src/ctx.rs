@@ -215,6 +215,23 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<NewPayload> {
     }
 }
 
+/// A value as JSON, and as it is read from there: what the code sees now is what it will see at every
+/// replay, and what cannot be read back is found now and not after a crash.
+pub(crate) fn encode_and_read<T>(value: &T) -> Result<(NewPayload, T)>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let written = encode(value)?;
+    match serde_json::from_slice(&written.bytes) {
+        Ok(read) => Ok((written, read)),
+        Err(e) => {
+            let what = std::any::type_name::<T>();
+            let why = format!("a {what} that was written as JSON cannot be read back: {e}");
+            Err(Failure::of(FailureKind::Encoding, Certainty::Terminal, why))
+        }
+    }
+}
+
 fn misuse(why: String) -> Failure {
     Failure::of(FailureKind::Misuse, Certainty::Terminal, why)
 }

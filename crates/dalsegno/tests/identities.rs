@@ -8,7 +8,6 @@ mod machine;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::IntoFuture;
 
 use dalsegno::testkit::{CrashEverywhere, SimRuntime, World};
 use dalsegno::{Builder, Ctx, Granularity, Result, Runtime};
@@ -235,9 +234,7 @@ fn a_branch_that_can_go_on_is_not_put_away() {
                 use dalsegno::Effect::Once;
                 let (a, b, c) = (ctx.branch("a"), ctx.branch("b"), ctx.branch("c"));
                 let (a, b, c) = tokio::join!(
-                    a.signal::<()>("never")
-                        .timeout(std::time::Duration::from_secs(1000))
-                        .into_future(),
+                    a.sleep(std::time::Duration::from_secs(1000)),
                     async {
                         b.signal::<()>("b").await?;
                         machine::tool(&b, &outside, Once, "b", "").await

@@ -8,7 +8,7 @@ use dalsegno_store::NewPayload;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{CatchPanic, Ctx, Gate, Retry, encode};
+use super::{CatchPanic, Ctx, Gate, Retry, encode, encode_and_read};
 use crate::budget::Usage;
 use crate::effect::Effect;
 use crate::failure::{Certainty, Failure, FailureKind, Result};
@@ -295,24 +295,24 @@ impl StepCall {
         })
     }
 
-    async fn succeeded<T: Serialize>(&self, ticket: Ticket, call: &Call, value: T) -> Result<T> {
-        let (done, failed) = match encode(&value) {
-            Ok(output) => {
+    async fn succeeded<T>(&self, ticket: Ticket, call: &Call, value: T) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let (done, result) = match encode_and_read(&value) {
+            Ok((output, read)) => {
                 let (output, usage) = (Some(output), call.used());
-                (Done::Succeeded { output, usage }, None)
+                (Done::Succeeded { output, usage }, Ok(read))
             }
             Err(failure) => {
                 let failure = failure.at(ticket.step.id.as_str());
-                (Done::Failed(failure.clone()), Some(failure))
+                (Done::Failed(failure.clone()), Err(failure))
             }
         };
         match self.ctx.run.finish(ticket, done).await {
             Err(stopped) => self.ctx.frozen(stopped).await,
             Ok(Err(failure)) => Err(failure),
-            Ok(Ok(())) => match failed {
-                Some(failure) => Err(failure),
-                None => Ok(value),
-            },
+            Ok(Ok(())) => result,
         }
     }
 

@@ -5,7 +5,7 @@ use dalsegno_store::{Fields, Kind, NewEvent};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, encode};
+use super::{Ctx, encode, encode_and_read};
 use crate::effect::{Effect, Moment};
 use crate::failure::Result;
 use crate::record;
@@ -61,7 +61,8 @@ impl Ctx {
                 return ctx.recorded(&id, outcome).await;
             }
             ctx.run.replayed(format!("decision {id}")).await;
-            let output = encode(&value).map_err(|failure| failure.at(id.as_str()))?;
+            let written = encode_and_read(&value).map_err(|failure| failure.at(id.as_str()));
+            let (output, value) = written?;
             let event = step_event(Kind::DecisionCommitted, &id, StepKind::Decision);
             ctx.record(&id, vec![event.with_output(output)]).await?;
             ctx.committed().await;
