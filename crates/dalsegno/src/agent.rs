@@ -8,7 +8,7 @@ use dalsegno_store::NewPayload;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::ctx::{Ctx, encode};
+use crate::ctx::{Ctx, encode, encode_and_read};
 use crate::failure::{Certainty, Failure, FailureKind, Result};
 use crate::journal::bytes_of;
 use crate::runtime::BoxFuture;
@@ -103,8 +103,9 @@ where
                     Turn::Done(output) => return encode(&output),
                     Turn::Continue(next) => {
                         done += 1;
-                        ctx.end_turn(done, encode(&next)?).await?;
-                        state = next;
+                        let (written, read) = encode_and_read(&next)?;
+                        ctx.end_turn(done, written).await?;
+                        state = read;
                     }
                 }
             }

@@ -60,7 +60,9 @@ pub(crate) trait Host: Send + Sync {
 
 /// A run as its agent sees it.
 ///
-/// Cheap to clone; all clones are of the same run, and each scope counts its own steps.
+/// Cheap to clone; all clones are of the same run, and each scope counts its own steps. Tasks that the
+/// code spawns get a [`Ctx::branch`] each, and have to be awaited by it: a run that waits leaves
+/// memory with its code, and what a task does alone after that is neither executed nor recorded.
 #[derive(Clone)]
 pub struct Ctx {
     pub(crate) run: Arc<Run>,
@@ -211,6 +213,23 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<NewPayload> {
         Err(e) => {
             let what = std::any::type_name::<T>();
             let why = format!("a {what} cannot be written as JSON: {e}");
+            Err(Failure::of(FailureKind::Encoding, Certainty::Terminal, why))
+        }
+    }
+}
+
+/// A value as JSON, and as it is read from there: what the code sees now is what it will see at every
+/// replay, and what cannot be read back is found now and not after a crash.
+pub(crate) fn encode_and_read<T>(value: &T) -> Result<(NewPayload, T)>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let written = encode(value)?;
+    match serde_json::from_slice(&written.bytes) {
+        Ok(read) => Ok((written, read)),
+        Err(e) => {
+            let what = std::any::type_name::<T>();
+            let why = format!("a {what} that was written as JSON cannot be read back: {e}");
             Err(Failure::of(FailureKind::Encoding, Certainty::Terminal, why))
         }
     }

@@ -9,7 +9,7 @@
 //! Invariants: a run is driven by at most one task; what comes for a run while it is being driven
 //! reaches it, or it is driven again; a run that waits has no task and nothing in memory.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -34,6 +34,7 @@ mod handle;
 mod notes;
 mod resume;
 mod start;
+mod waker;
 
 pub use builder::Builder;
 pub use handle::{Dalsegno, RunHandle};
@@ -48,6 +49,8 @@ pub(crate) struct Engine {
     pub agents: HashMap<String, Arc<dyn Agent>>,
     /// This opening of the store.
     pub session: String,
+    /// When that was, in microseconds since 1970.
+    pub opened_us: u64,
     pub limits: EngineLimits,
     /// How resources of the user's own are looked at.
     pub validators: Validators,
@@ -94,6 +97,8 @@ struct Hub {
     ends: HashMap<StreamId, Arc<Bell>>,
     /// Why a run that could go on does not.
     not_moving: HashMap<StreamId, String>,
+    /// Runs whose end is recorded, and not yet known to survive a crash: nobody is told of it.
+    ending: HashSet<StreamId>,
     /// The next time at which the dispatcher looks at timers anyway.
     looks_at_us: u64,
     closing: bool,
@@ -188,6 +193,15 @@ impl Engine {
     /// Why a run that could go on does not.
     fn does_not_move(&self, run: &StreamId, why: String) {
         self.hub().not_moving.insert(run.clone(), why);
+    }
+
+    /// The end of a run is being recorded, or is no longer.
+    fn is_ending(&self, run: &StreamId, ending: bool) {
+        let mut hub = self.hub();
+        match ending {
+            true => drop(hub.ending.insert(run.clone())),
+            false => drop(hub.ending.remove(run)),
+        }
     }
 
     /// The bell that rings when a run ends or needs a person.

@@ -57,7 +57,7 @@ pub enum FailureKind {
     Rejected,
     /// The approval was not answered before it expired.
     Expired,
-    /// Nobody answered in the time that the run was ready to wait. The request is still open.
+    /// Nobody answered in the time that the run was ready to wait; the request had not expired.
     NoAnswer,
     /// The child run failed, or was cancelled.
     ChildFailed,

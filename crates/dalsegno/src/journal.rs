@@ -60,7 +60,8 @@ pub struct StepRecord {
     pub input: Option<Payload>,
     /// How often it was begun.
     pub attempts: u64,
-    /// How often the process ended while it was under way, since a person last looked.
+    /// How often the process ended while it was under way, since the run last made progress or a
+    /// person last looked.
     pub crashes: u64,
     /// Its outcome, if it has one.
     pub outcome: Option<Outcome>,
@@ -140,7 +141,7 @@ pub struct ApprovalRecord {
     pub asked_us: u64,
     /// The first answer that counts.
     pub answer: Option<ApprovalAnswer>,
-    /// It was used.
+    /// It was used, or nobody waits for it any more.
     pub used: bool,
 }
 
@@ -275,6 +276,17 @@ pub struct Journal {
     /// Turns up to this one are recorded, but their states cannot be read: they are made again
     /// from what is recorded of their steps.
     pub(crate) redo_until: u64,
+    /// Those that it has to come to, by their first events; behind `reached` it has not come to all.
+    pub(crate) order: Vec<(u64, StepId)>,
+    pub(crate) reached: usize,
+    /// Somebody waits for the code to come further.
+    pub(crate) wants_more: bool,
+    /// Counts what was brought to an end: outcomes, failed attempts, orderly suspensions.
+    pub(crate) progress: u64,
+    /// How far the run was when it was last started.
+    pub(crate) progress_at_start: u64,
+    /// How often in a row the process ended and there was no progress in between.
+    pub(crate) deaths: u64,
 }
 
 impl Journal {
@@ -320,6 +332,12 @@ impl Default for Journal {
             told_us: 0,
             remaining: 0,
             redo_until: 0,
+            order: Vec::new(),
+            reached: 0,
+            wants_more: false,
+            progress: 0,
+            progress_at_start: 0,
+            deaths: 0,
         }
     }
 }

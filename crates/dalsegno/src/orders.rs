@@ -83,7 +83,8 @@ pub(crate) async fn answer(
 ) -> Result<Order, Error> {
     let (id, journal) = live(store, run).await?;
     let Some(asked) = journal.approvals.get(&StepId::new(approval)) else {
-        let unanswered = journal.approvals.iter().filter(|(_, a)| a.answer.is_none());
+        let asked = journal.approvals.iter();
+        let unanswered = asked.filter(|(_, asked)| asked.answer.is_none() && !asked.used);
         let mut open: Vec<_> = unanswered.map(|(id, _)| id.as_str()).collect();
         open.sort_unstable();
         return Err(Error::NoSuchApproval {
@@ -122,8 +123,12 @@ fn closed(asked: &ApprovalRecord, now_us: u64) -> Option<String> {
         };
         return Some(format!("{} has {said} it", answer.by));
     }
-    let expired = asked.expires_us.is_some_and(|at| now_us > at);
-    expired.then(|| "it has expired".to_owned())
+    if asked.expires_us.is_some_and(|at| now_us > at) {
+        return Some("it has expired".to_owned());
+    }
+    asked
+        .used
+        .then(|| "the run has gone on without an answer".to_owned())
 }
 
 /// What became of a step in doubt.

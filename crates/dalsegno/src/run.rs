@@ -122,6 +122,8 @@ pub(crate) struct RunState {
     stopped: Option<Stopped>,
     /// The driver is polling the code right now, and will look at everything afterwards.
     pub polling: bool,
+    /// Who waits was woken since the driver last began to poll: the code has something to do.
+    pub woken: bool,
     /// Who wants to know of changes: the driver, and the futures that wait.
     wakers: Vec<Waker>,
     /// How many steps were served from the record, and how many were executed.
@@ -177,6 +179,7 @@ impl Run {
                 position: 0,
                 stopped: None,
                 polling: false,
+                woken: false,
                 wakers: Vec::new(),
                 replayed: 0,
                 executed: 0,
@@ -302,9 +305,16 @@ impl RunState {
     }
 
     pub fn wake(&mut self) {
+        self.woken = true;
         for waker in self.wakers.drain(..) {
             waker.wake();
         }
+    }
+
+    /// How many clones of a waker are kept here.
+    pub fn kept(&self, waker: &Waker) -> usize {
+        let kept = self.wakers.iter().filter(|known| known.will_wake(waker));
+        kept.count()
     }
 
     pub fn wakes(&mut self, waker: &Waker) {

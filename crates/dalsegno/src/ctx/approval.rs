@@ -39,7 +39,8 @@ pub enum Answer {
     },
     /// Nobody answered before the request expired. No answer will count.
     Expired,
-    /// Nobody has answered in the time that the run was ready to wait. The request is still open.
+    /// Nobody has answered in the time that the run was ready to wait, and the request had not
+    /// expired. It takes no answer any more: ask again.
     NoAnswer,
 }
 

@@ -8,7 +8,7 @@ use dalsegno_store::NewPayload;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{CatchPanic, Ctx, Gate, Retry, encode};
+use super::{CatchPanic, Ctx, Gate, Retry, encode, encode_and_read};
 use crate::budget::Usage;
 use crate::effect::Effect;
 use crate::failure::{Certainty, Failure, FailureKind, Result};
@@ -252,7 +252,9 @@ impl StepCall {
                 Ok(Begun::InDoubt(doubt)) => self.settle(doubt).await,
                 Ok(Begun::Execute(ticket)) => {
                     let call = Call::new(&ticket.key, ticket.attempt);
-                    let result = self.execute(&call, code(call.clone())).await;
+                    // What the closure does before it gives its future may panic, too.
+                    let executed = async { code(call.clone()).await };
+                    let result = self.execute(executed).await;
                     let value = match result {
                         Ok(value) => value,
                         Err(failure) => match self.failed(ticket, failure.at(id.as_str())).await {
@@ -270,14 +272,13 @@ impl StepCall {
     }
 
     /// Runs the code, with its panics and its time under control.
-    async fn execute<T>(&self, call: &Call, code: impl Future<Output = Result<T>>) -> Result<T> {
-        let _ = call;
+    async fn execute<T>(&self, code: impl Future<Output = Result<T>>) -> Result<T> {
         let code = CatchPanic::new(code);
         let ended = match self.timeout {
             None => code.await,
             Some(limit) => {
                 let runtime = &self.ctx.run.runtime;
-                let until_us = runtime.now_us() + limit.as_micros() as u64;
+                let until_us = self.ctx.due_us(limit);
                 match race(code, runtime.sleep_until(until_us)).await {
                     Some(ended) => ended,
                     None => {
@@ -294,24 +295,24 @@ impl StepCall {
         })
     }
 
-    async fn succeeded<T: Serialize>(&self, ticket: Ticket, call: &Call, value: T) -> Result<T> {
-        let (done, failed) = match encode(&value) {
-            Ok(output) => {
+    async fn succeeded<T>(&self, ticket: Ticket, call: &Call, value: T) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let (done, result) = match encode_and_read(&value) {
+            Ok((output, read)) => {
                 let (output, usage) = (Some(output), call.used());
-                (Done::Succeeded { output, usage }, None)
+                (Done::Succeeded { output, usage }, Ok(read))
             }
             Err(failure) => {
                 let failure = failure.at(ticket.step.id.as_str());
-                (Done::Failed(failure.clone()), Some(failure))
+                (Done::Failed(failure.clone()), Err(failure))
             }
         };
         match self.ctx.run.finish(ticket, done).await {
             Err(stopped) => self.ctx.frozen(stopped).await,
             Ok(Err(failure)) => Err(failure),
-            Ok(Ok(())) => match failed {
-                Some(failure) => Err(failure),
-                None => Ok(value),
-            },
+            Ok(Ok(())) => result,
         }
     }
 
@@ -369,9 +370,9 @@ impl StepCall {
             return Err(run.escalate(&doubt));
         };
         let call = Call::new(&doubt.key, doubt.attempt);
-        let until_us = self.timeout.unwrap_or(PROBE_LIMIT).as_micros() as u64;
-        let sleep = run.runtime.sleep_until(run.runtime.now_us() + until_us);
-        let asked = race(CatchPanic::new(probe(call)), sleep).await;
+        let until_us = self.ctx.due_us(self.timeout.unwrap_or(PROBE_LIMIT));
+        let sleep = run.runtime.sleep_until(until_us);
+        let asked = race(CatchPanic::new(async { probe(call).await }), sleep).await;
         let (verdict, output) = match asked {
             Some(Ok(Ok(Probe::Happened(result)))) => (Verdict::Happened, Some(result)),
             Some(Ok(Ok(Probe::DidNotHappen))) => (Verdict::DidNotHappen, None),

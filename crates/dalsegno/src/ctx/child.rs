@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Ctx, encode, misuse};
 use crate::effect::Effect;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::record;
 use crate::run::{NotRecorded, Wait};
 use crate::runtime::BoxFuture;
@@ -70,9 +70,6 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
         ctx.expect_kind(&id, StepKind::Child).await;
         ctx.expect_input(&id, StepKind::Child, self.input.as_ref().ok())
             .await;
-        if let Some(outcome) = ctx.outcome(&id) {
-            return ctx.recorded(&id, outcome).await;
-        }
         let known = ctx.run.state().journal.steps.contains_key(&id);
         if !known {
             ctx.run.replayed(format!("child {id}")).await;
@@ -82,18 +79,18 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
             what: format!("child {id}"),
             due_us: None,
         };
-        let outcome = ctx.run.until(wait, |state| {
-            let step = state.journal.steps.get(&id);
-            step.and_then(|step| step.outcome.clone())
-        });
+        let outcome = ctx
+            .run
+            .until(wait, |state| state.journal.outcome_in_order(&id));
         let outcome = outcome.await;
         ctx.recorded(&id, outcome).await
     }
 
     async fn start(&self, ctx: &Ctx, id: &StepId) -> Result<()> {
         let Some(is_loop) = ctx.host.is_loop(&self.agent) else {
+            // Recorded: the next process may have it, and must not take another way.
             let why = format!("there is no agent {:?} here: register it", self.agent);
-            return Err(misuse(why).at(id.as_str()));
+            return Err(self.not_started(ctx, id, misuse(why)).await);
         };
         let name = match &self.name {
             Some(name) => name.clone(),
@@ -121,15 +118,23 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
             Ok(()) => {}
             Err(NotRecorded::Stopped(stopped)) => return ctx.frozen(stopped).await,
             Err(NotRecorded::Refused(why)) => {
-                let failure = misuse(format!("{child} was not started: {why}")).at(id.as_str());
-                let event = record::failed(id, StepKind::Child, &failure, None);
-                ctx.record(id, vec![event]).await?;
-                return Err(failure);
+                let failure = misuse(format!("{child} was not started: {why}"));
+                return Err(self.not_started(ctx, id, failure).await);
             }
         }
         ctx.committed().await;
         ctx.host.recorded_for(&child);
         Ok(())
+    }
+
+    /// Records that it was not started, and why.
+    async fn not_started(&self, ctx: &Ctx, id: &StepId, failure: Failure) -> Failure {
+        let failure = failure.at(id.as_str());
+        let event = record::failed(id, StepKind::Child, &failure, None);
+        match ctx.record(id, vec![event]).await {
+            Ok(_) => failure,
+            Err(refused) => refused,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, encode};
+use super::{Ctx, encode_and_read};
 use crate::effect::Effect;
 use crate::failure::Result;
 use crate::run::{Begun, Done, Step};
@@ -54,8 +54,8 @@ impl Ctx {
             inside.in_plan = true;
             let result = code(inside).await;
             let (done, result) = match result {
-                Ok(value) => match encode(&value) {
-                    Ok(output) => (Ok(output), Ok(value)),
+                Ok(value) => match encode_and_read(&value) {
+                    Ok((output, read)) => (Ok(output), Ok(read)),
                     Err(failure) => (Err(failure.clone()), Err(failure.at(id.as_str()))),
                 },
                 Err(failure) => (Err(failure.clone()), Err(failure)),

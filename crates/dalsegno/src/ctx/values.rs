@@ -5,7 +5,7 @@ use dalsegno_store::{Fields, Kind, NewEvent};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, encode};
+use super::{Ctx, encode, encode_and_read};
 use crate::effect::{Effect, Moment};
 use crate::failure::Result;
 use crate::record;
@@ -18,14 +18,15 @@ impl Ctx {
     pub fn now(&self) -> impl Future<Output = Result<u64>> + Send + use<> {
         let (ctx, id) = (self.clone(), self.identify("now"));
         async move {
-            let runtime = std::sync::Arc::clone(&ctx.run.runtime);
-            ctx.value(id?, |ctx| {
-                let mut state = ctx.run.state();
-                let now_us = runtime.now_us().max(state.journal.told_us);
-                state.journal.told_us = now_us;
-                now_us
-            })
-            .await
+            let make = |ctx: &Ctx| {
+                let now_us = ctx.run.runtime.now_us();
+                now_us.max(ctx.run.state().journal.told_us)
+            };
+            let now_us = ctx.value(id?, make).await?;
+            // Whether it was made now or is recorded: what the run was told counts.
+            let mut state = ctx.run.state();
+            state.journal.told_us = state.journal.told_us.max(now_us);
+            Ok(now_us)
         }
     }
 
@@ -60,7 +61,8 @@ impl Ctx {
                 return ctx.recorded(&id, outcome).await;
             }
             ctx.run.replayed(format!("decision {id}")).await;
-            let output = encode(&value).map_err(|failure| failure.at(id.as_str()))?;
+            let written = encode_and_read(&value).map_err(|failure| failure.at(id.as_str()));
+            let (output, value) = written?;
             let event = step_event(Kind::DecisionCommitted, &id, StepKind::Decision);
             ctx.record(&id, vec![event.with_output(output)]).await?;
             ctx.committed().await;

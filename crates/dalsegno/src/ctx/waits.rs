@@ -37,10 +37,7 @@ impl Ctx {
                 due_us,
             };
             ctx.run
-                .until(wait, |state| {
-                    let step = state.journal.steps.get(&id);
-                    step.and_then(|step| step.outcome.as_ref()).map(drop)
-                })
+                .until(wait, |state| state.journal.outcome_in_order(&id).map(drop))
                 .await;
             Ok(())
         }

@@ -195,6 +195,7 @@ impl Builder {
         let session = self
             .session
             .unwrap_or_else(|| format!("{}-{:08x}", std::process::id(), runtime.random() as u32));
+        let opened_us = runtime.now_us();
         let engine = Arc::new_cyclic(|me| Engine {
             store,
             local,
@@ -203,6 +204,7 @@ impl Builder {
             syncer,
             agents: self.agents,
             session,
+            opened_us,
             limits: self.limits,
             validators: self.validators,
             recovered: Recoveries::default(),

@@ -1,5 +1,7 @@
 //! What people and other programs say to runs of this process: checked (`orders.rs`), recorded
 //! durably, and told to the run.
+//!
+//! Invariant: of two answers that come in the same moment one counts, and the other is an error.
 
 use dalsegno_store::{Append, NewPayload, StreamId};
 
@@ -17,11 +19,32 @@ impl Engine {
 
     /// Records something for a run, durably, and tells it.
     async fn say(&self, (run, event): Order) -> Result<(), Error> {
-        let append = Append::to(run.clone(), vec![event]);
+        self.say_appended(&run, Append::to(run.clone(), vec![event]))
+            .await
+    }
+
+    async fn say_appended(&self, run: &StreamId, append: Append) -> Result<(), Error> {
         let appended = self.store.append(vec![append]).await?;
         self.store.durable(appended.position).await?;
-        self.launch(&run);
+        self.launch(run);
         Ok(())
+    }
+
+    /// The last event of a run, to be known before an order is checked.
+    async fn last_event(&self, run: &str) -> Result<u64, Error> {
+        let head = self.store.head(&StreamId::run(run)?).await?;
+        Ok(head.map_or(0, |head| head.sequence))
+    }
+
+    /// Says what was checked when `last` was the run's last event. `false` if something has come
+    /// since: check again.
+    async fn say_after(&self, last: u64, (run, event): Order) -> Result<bool, Error> {
+        let append = Append::to(run.clone(), vec![event]).expecting(last);
+        match self.say_appended(&run, append).await {
+            Ok(()) => Ok(true),
+            Err(Error::Store(e)) if e.is_conflict() => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     pub(super) async fn signal(
@@ -43,9 +66,13 @@ impl Engine {
         note: &str,
     ) -> Result<(), Error> {
         let said = Said { approved, by, note };
-        let now_us = self.runtime.now_us();
-        let order = orders::answer(&*self.store, run, approval, &said, now_us).await?;
-        self.say(order).await
+        loop {
+            let (last, now_us) = (self.last_event(run).await?, self.runtime.now_us());
+            let order = orders::answer(&*self.store, run, approval, &said, now_us).await?;
+            if self.say_after(last, order).await? {
+                return Ok(());
+            }
+        }
     }
 
     pub(super) async fn resolve(
@@ -56,8 +83,13 @@ impl Engine {
         result: Option<NewPayload>,
         by: &str,
     ) -> Result<(), Error> {
-        let order = orders::resolve(&*self.store, run, step, verdict, result, by).await?;
-        self.say(order).await
+        loop {
+            let (last, result) = (self.last_event(run).await?, result.clone());
+            let order = orders::resolve(&*self.store, run, step, verdict, result, by).await?;
+            if self.say_after(last, order).await? {
+                return Ok(());
+            }
+        }
     }
 
     pub(super) async fn cancel(&self, run: &str, reason: &str) -> Result<(), Error> {

@@ -2,18 +2,28 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use dalsegno_store::{Fields, Kind, NewEvent, NewPayload, Status, StoreError, StreamId};
+use dalsegno_store::{Fields, Kind, Lease, NewEvent, NewPayload, Status, StoreError, StreamId};
 
 use super::Engine;
+use super::waker::CodeWaker;
 use crate::attention::{Attention, AttentionKind};
 use crate::ctx::{CatchPanic, Ctx, Host};
 use crate::failure::Result;
 use crate::journal::{self, Journal, bytes_of};
 use crate::record;
 use crate::run::{Idle, Run, Stopped};
+use crate::runtime::BoxFuture;
 use crate::step::StepKind;
+
+/// After so many deaths of the process without progress a person is asked. Higher than the limit of
+/// a single step, so that a step which kills the process is blamed before the runs beside it are.
+const DEATHS_LIMIT: u64 = 20;
+
+/// Code that waits for something of its own, beside its run, is given so long to go on.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why the code was left.
 pub(super) enum Left {
@@ -47,30 +57,11 @@ impl Engine {
 
     /// Drives a run once. An error says why it does not move.
     async fn drive_once(self: &Arc<Self>, id: &StreamId) -> Result<(), String> {
-        let for_us = self.limits.lease.as_micros() as u64;
-        let lease = match self.store.take_lease(id, &self.session, for_us).await {
-            Ok(lease) => lease,
-            Err(StoreError::Ended { .. }) => {
-                self.ring_end(id);
-                return Ok(());
-            }
-            Err(e) => return Err(e.to_string()),
+        let Some((lease, journal)) = self.take(id).await? else {
+            self.ring_end(id);
+            return Ok(());
         };
-        let loaded = journal::load(&*self.store, id, None).await;
-        let journal = loaded.map_err(|e| e.to_string())?;
-        let goes_on = journal.attention.is_none() || journal.answered;
         let agent = self.agents.get(&journal.created.agent).cloned();
-        let (Some(agent), true) = (agent, goes_on) else {
-            let why = match &journal.attention {
-                Some(attention) if !goes_on => attention.reason.clone(),
-                _ => format!(
-                    "its agent {:?} is not registered in this process",
-                    journal.created.agent
-                ),
-            };
-            let released = self.store.release_lease(id, lease.token).await;
-            return Err(released.err().map_or(why, |e| e.to_string()));
-        };
         let input = match &journal.created.input {
             Some(payload) => bytes_of(&*self.store, payload).await,
             None => Ok(b"null".to_vec()),
@@ -78,6 +69,7 @@ impl Engine {
         let input = input.map_err(|e| e.to_string())?;
         let started = self.started(&journal);
         let crashed = journal.status == Status::Running || journal.damage.is_some();
+        let crash_loop = crash_loop(&journal);
         let run = Arc::new(Run::new(
             id.clone(),
             Arc::clone(&self.store),
@@ -88,15 +80,65 @@ impl Engine {
             journal,
         ));
         self.now_resident(id, &run);
-        let left = match self.may_start(&run, started, crashed).await {
-            Err(stopped) => Left::Stopped(stopped),
-            Ok(()) => {
+        let may_start = self.may_start(&run, started, crashed, crash_loop).await;
+        let left = match (may_start, agent) {
+            (Err(stopped), _) => Left::Stopped(stopped),
+            // Only a run that is to end is taken without its agent.
+            (Ok(()), None) => Left::Arrived,
+            (Ok(()), Some(agent)) => {
                 let host: Arc<dyn Host> = Arc::clone(self) as Arc<dyn Host>;
                 let ctx = Ctx::new(Arc::clone(&run), host);
                 poll_code(self, &run, || agent.run(ctx, input)).await
             }
         };
         self.end(&run, left).await
+    }
+
+    /// Takes a run and reads it, unless it cannot move: then nothing is recorded, however often this
+    /// is tried. `None` if it has ended.
+    async fn take(&self, id: &StreamId) -> Result<Option<(Lease, Journal)>, String> {
+        let load = || async {
+            let journal = journal::load(&*self.store, id, None).await;
+            let journal = journal.map_err(|e| e.to_string())?;
+            match self.cannot_move(&journal) {
+                Some(why) => Err(why),
+                None => Ok(journal),
+            }
+        };
+        let mut journal = load().await?;
+        let for_us = self.limits.lease.as_micros() as u64;
+        let lease = match self.store.take_lease(id, &self.session, for_us).await {
+            Ok(lease) => lease,
+            Err(StoreError::Ended { .. }) => return Ok(None),
+            Err(e) => return Err(e.to_string()),
+        };
+        // Taking it is an event. If it is not the next one, a worker before may have written more.
+        let head = self.store.head(id).await.map_err(|e| e.to_string())?;
+        if head.is_none_or(|head| head.sequence != journal.last + 1) {
+            journal = match load().await {
+                Ok(journal) => journal,
+                Err(why) => {
+                    let released = self.store.release_lease(id, lease.token).await;
+                    return Err(released.err().map_or(why, |e| e.to_string()));
+                }
+            };
+        }
+        Ok(Some((lease, journal)))
+    }
+
+    /// Why a run cannot move here, if it cannot.
+    fn cannot_move(&self, journal: &Journal) -> Option<String> {
+        // Ending it needs neither a person nor its agent.
+        if journal.status.is_final() || journal.cancel.is_some() || journal.fail.is_some() {
+            return None;
+        }
+        match &journal.attention {
+            Some(attention) if !journal.answered => return Some(attention.reason.clone()),
+            _ => {}
+        }
+        let agent = &journal.created.agent;
+        (!self.agents.contains_key(agent))
+            .then(|| format!("its agent {agent:?} is not registered in this process"))
     }
 
     fn now_resident(&self, id: &StreamId, run: &Arc<Run>) {
@@ -119,12 +161,15 @@ impl Engine {
         run: &Arc<Run>,
         started: Vec<NewEvent>,
         crashed: bool,
+        crash_loop: Option<Attention>,
     ) -> Result<(), Stopped> {
         // Something may have come between reading the journal and being told of arrivals.
         run.catch_up().await?;
-        let (fail, cancel) = {
-            let state = run.state();
-            (state.journal.fail.clone(), state.journal.cancel.clone())
+        let (fail, cancel, left_over) = {
+            let journal = &run.state().journal;
+            let before = journal.created.time_us < self.opened_us;
+            let left_over = before && journal.status != Status::Checkpointed;
+            (journal.fail.clone(), journal.cancel.clone(), left_over)
         };
         if let Some(why) = fail {
             return Err(run.stop(Stopped::Failed(why)));
@@ -132,7 +177,16 @@ impl Engine {
         if let Some(why) = cancel {
             return Err(run.stop(Stopped::Cancelled(why)));
         }
-        self.before_start(run, started, crashed).await
+        if let Some(attention) = crash_loop {
+            return Err(run.stop(Stopped::Attention(attention)));
+        }
+        self.before_start(run, started, crashed).await?;
+        // A process before had it, and may have died of it: that it is tried again must be known to
+        // the next one, or it would be tried for ever.
+        match left_over {
+            true => run.durable().await,
+            false => Ok(()),
+        }
     }
 
     /// The events that begin an execution.
@@ -172,6 +226,18 @@ impl Engine {
     }
 }
 
+/// Whether a run dies again and again outside of any step that is recorded.
+fn crash_loop(journal: &Journal) -> Option<Attention> {
+    let dies_again = journal.status == Status::Running && journal.deaths + 1 >= DEATHS_LIMIT;
+    dies_again.then(|| {
+        let reason = format!(
+            "the process has ended {DEATHS_LIMIT} times while it had this run, which made no \
+             progress: see why, then clear the attention to try again"
+        );
+        Attention::new(AttentionKind::CrashLoop, reason)
+    })
+}
+
 /// Polls the code of a run until it can be left.
 pub(super) async fn poll_code<F>(engine: &Engine, run: &Arc<Run>, begin: impl FnOnce() -> F) -> Left
 where
@@ -183,19 +249,28 @@ where
         Ok(code) => CatchPanic::new(code),
         Err(panic) => return Left::Panicked(crate::ctx::panic_words(&*panic)),
     };
+    let code_waker: Arc<CodeWaker> = Arc::default();
+    let waker = Waker::from(Arc::clone(&code_waker));
+    let mut patience: Option<BoxFuture<'static, ()>> = None;
     loop {
         let left = std::future::poll_fn(|context| {
+            code_waker.drives(context.waker());
             run.state().wakes(context.waker());
             if let Some(left) = look(run) {
                 return Poll::Ready(left);
             }
-            run.state().polling = true;
-            let polled = std::pin::Pin::new(&mut code).poll(context);
+            {
+                let mut state = run.state();
+                (state.polling, state.woken) = (true, false);
+            }
+            let polled = std::pin::Pin::new(&mut code).poll(&mut Context::from_waker(&waker));
             run.state().polling = false;
             match polled {
                 Poll::Ready(Ok(_)) if run.is_astray() => {
                     return Poll::Ready(Left::Astray(astray(run)));
                 }
+                // It went on without a `once` step that it dropped under way.
+                Poll::Ready(Ok(_)) if is_in_attention(run) => {}
                 Poll::Ready(Ok(returned)) => return Poll::Ready(Left::Returned(returned)),
                 Poll::Ready(Err(panic)) => return Poll::Ready(Left::Panicked(panic)),
                 Poll::Pending => {}
@@ -203,7 +278,19 @@ where
             if let Some(left) = look(run) {
                 return Poll::Ready(left);
             }
-            match run.idle() {
+            let idle = run.idle();
+            if !matches!(idle, Idle::No) && code_waker.is_kept_elsewhere(&waker, run) {
+                let lost = patience.as_mut().map(|time| time.as_mut().poll(context));
+                if lost != Some(Poll::Ready(())) {
+                    let until_us = run.runtime.now_us() + PATIENCE.as_micros() as u64;
+                    let mut time = run.runtime.sleep_until(until_us);
+                    // Polled for its waker; its time has not come.
+                    let _pending = time.as_mut().poll(context);
+                    patience = Some(time);
+                    return Poll::Pending;
+                }
+            }
+            match idle {
                 Idle::No => Poll::Pending,
                 Idle::Astray => Poll::Ready(Left::Astray(astray(run))),
                 Idle::Waiting { due_us } => {
@@ -240,6 +327,10 @@ fn look(run: &Run) -> Option<Left> {
         _ => false,
     };
     (!busy).then_some(Left::Stopped(stopped))
+}
+
+fn is_in_attention(run: &Run) -> bool {
+    matches!(run.stopped(), Some(Stopped::Attention(_)))
 }
 
 /// The mismatch of code that has not come to everything that is recorded. To be asked before the

@@ -77,6 +77,7 @@ impl Engine {
         result: Result<NewPayload, Failure>,
     ) -> Result<(), String> {
         let parent = run.state().journal.created.parent.clone();
+        self.is_ending(run.id(), true);
         let recorded = match parent.clone() {
             None => run.record(vec![event.clone()]).await.map(drop),
             Some((parent, step)) => {
@@ -86,6 +87,7 @@ impl Engine {
                     drop(run.record(vec![event.clone()]).await);
                     drop(run.durable().await);
                     drop(self.store.append(vec![told.clone()]).await);
+                    self.is_ending(run.id(), false);
                     self.ring_end(run.id());
                     self.launch(&told.stream);
                     return Ok(());
@@ -97,6 +99,9 @@ impl Engine {
                 }
             }
         };
+        if recorded.is_err() {
+            self.is_ending(run.id(), false);
+        }
         match recorded {
             Ok(()) => {}
             Err(NotRecorded::Stopped(stopped)) => return Err(stopped.to_string()),
@@ -110,6 +115,7 @@ impl Engine {
         if !self.settings.mutant.breaks(Rule::TellWhenDurable) {
             run.durable().await.map_err(|stopped| stopped.to_string())?;
         }
+        self.is_ending(run.id(), false);
         self.ring_end(run.id());
         if let Some((parent, _)) = parent {
             self.launch(&parent);

@@ -244,7 +244,8 @@ impl Dalsegno {
 impl Engine {
     async fn close(&self, grace: Duration) -> Result<(), Error> {
         self.stop_all();
-        let until_us = self.runtime.now_us() + grace.as_micros() as u64;
+        let grace_us = u64::try_from(grace.as_micros()).unwrap_or(u64::MAX);
+        let until_us = self.runtime.now_us().saturating_add(grace_us);
         let mut sleep = self.runtime.sleep_until(until_us);
         loop {
             let rung = self.dispatch.count();
@@ -331,9 +332,13 @@ impl RunHandle {
         for event in last {
             journal.apply(event);
         }
+        // An end that a crash could still take is none.
+        let ending = self.engine.hub().ending.contains(&self.id);
         match (journal.status, journal.end) {
-            (_, Some(end)) => Ok(Some(end)),
-            (dalsegno_store::Status::Cancelled, None) => Err(Error::RunCancelled(name())),
+            (_, Some(end)) if !ending => Ok(Some(end)),
+            (dalsegno_store::Status::Cancelled, None) if !ending => {
+                Err(Error::RunCancelled(name()))
+            }
             _ => match journal.attention {
                 Some(attention) => Err(Error::NeedsAttention {
                     run: name(),

@@ -54,6 +54,9 @@ impl Engine {
                 None => Err(e.into()),
                 Some(_) => {
                     self.check_same(&id, agent, &input).await?;
+                    // Who has started it may still be waiting for the disk.
+                    let position = self.store.position().await?;
+                    self.store.durable(position).await?;
                     Ok(id)
                 }
             },

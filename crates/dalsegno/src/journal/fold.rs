@@ -67,8 +67,9 @@ impl Journal {
             Kind::RunCreated => self.apply_created(event),
             Kind::RunForked => self.apply_forked(fields),
             Kind::RunStarted => {
-                if self.status == Status::Running {
-                    // The process before has not written the run down: it died.
+                let died = self.status == Status::Running;
+                if died {
+                    // The process before has not written the run down.
                     let open = self.steps.values_mut().filter(|step| step.is_open());
                     open.for_each(|step| step.crashes += 1);
                 }
@@ -83,9 +84,17 @@ impl Journal {
                 self.saved_calls += number(record::started::SAVED_CALLS);
                 self.saved.tokens_out += number(record::started::SAVED_TOKENS);
                 self.saved.cost_micros += number(record::started::SAVED_COST);
+                let stood_still = self.progress == self.progress_at_start;
+                self.deaths = if died && stood_still {
+                    self.deaths + 1
+                } else {
+                    0
+                };
+                self.progress_at_start = self.progress;
             }
             Kind::RunCheckpointed => {
                 self.status = Status::Checkpointed;
+                self.progress += 1;
                 self.waits = match fields.get(record::checkpointed::WAITS) {
                     Some(Value::List(waits)) => waits.iter().filter_map(text_of).collect(),
                     _ => Vec::new(),
@@ -113,6 +122,7 @@ impl Journal {
                     crate::resource::accept(&mut self.resources, &attention);
                 }
                 self.steps.values_mut().for_each(|step| step.crashes = 0);
+                self.deaths = 0;
             }
             Kind::StepIntended
             | Kind::StepSucceeded
@@ -245,7 +255,10 @@ impl Journal {
             Kind::StepFailed => {
                 let failure = read_failure(&event.fields);
                 match event.fields.number(record::failure::RETRY_AT) {
-                    Some(at) => step.retry = Some((failure, at)),
+                    Some(at) => {
+                        step.retry = Some((failure, at));
+                        self.progress += 1;
+                    }
                     None => self.end_step(&id, &event, Outcome::Failed(failure)),
                 }
             }
@@ -254,11 +267,6 @@ impl Journal {
                 self.end_step(&id, &event, Outcome::Succeeded(None));
             }
             _ => {
-                if step.kind == StepKind::Approval
-                    && let Some(asked) = self.approvals.get_mut(&id)
-                {
-                    asked.used = true;
-                }
                 let output = match event.fields.number(record::step::SOURCE) {
                     Some(source) => Some(self.take_signal(source)),
                     None => event.output.clone(),
@@ -319,8 +327,13 @@ impl Journal {
         let Some(step) = self.steps.get_mut(id) else {
             return;
         };
+        self.progress += 1;
         step.outcome = Some(outcome);
         step.retry = None;
+        // Whatever it asked for, nobody waits for it any more.
+        if let Some(asked) = self.approvals.get_mut(id) {
+            asked.used = true;
+        }
         step.last = event.sequence;
         step.done_us = event.time_us;
         step.usage = read_usage(&event.fields);
@@ -445,6 +458,7 @@ impl Journal {
         self.fired.clear();
         self.approvals.clear();
         self.remaining = 0;
+        (self.progress, self.progress_at_start, self.deaths) = (0, 0, 0);
     }
 }
 

@@ -1,11 +1,13 @@
 //! The journal as running code comes to it again: which recorded steps it has reached.
 //!
-//! Invariant: `remaining` counts the recorded steps that the code still has to come to before it
-//! may do anything new. Code that does something new instead has changed.
+//! Invariants: `remaining` counts the recorded steps that the code still has to come to before it
+//! may do anything new. Code that does something new instead has changed. An outcome that came from
+//! outside, a time or the end of a child, is seen by the code when it has come to all that was
+//! recorded before it: what lost a race in one life cannot win it in the next.
 
 use std::collections::HashSet;
 
-use super::{Journal, StepRecord};
+use super::{Journal, Outcome, StepRecord};
 use crate::attention::AttentionKind;
 use crate::step::{StepId, StepKind};
 
@@ -17,6 +19,16 @@ impl Journal {
             step.is_proof() && (done.is_empty() || !is_inside(id.as_str(), &done))
         };
         let remaining = self.steps.iter().filter(|step| counted(*step)).count();
+        let from_outside = |step: &StepRecord| {
+            matches!(step.kind, StepKind::Sleep | StepKind::Child) && step.outcome.is_some()
+        };
+        let mut order = Vec::new();
+        if self.steps.values().any(from_outside) {
+            let steps = self.steps.iter().filter(|step| counted(*step));
+            order.extend(steps.map(|(id, step)| (step.first, id.clone())));
+            order.sort_unstable();
+        }
+        (self.order, self.reached) = (order, 0);
         self.remaining = remaining;
         for step in self.steps.values_mut() {
             step.called = false;
@@ -49,7 +61,7 @@ impl Journal {
                 step.called = true;
                 if step.is_proof() && self.remaining > 0 {
                     self.remaining -= 1;
-                    return self.remaining == 0;
+                    return self.remaining == 0 || std::mem::take(&mut self.wants_more);
                 }
                 false
             }
@@ -61,6 +73,25 @@ impl Journal {
     pub(crate) fn inherited_key(&self, id: &StepId) -> Option<String> {
         self.forked.as_ref()?;
         self.steps.get(id).and_then(|step| step.key.clone())
+    }
+
+    /// What a step that is ended from outside came to, when the running code may see it.
+    pub(crate) fn outcome_in_order(&mut self, id: &StepId) -> Option<Outcome> {
+        let step = self.steps.get(id)?;
+        let (outcome, at) = (step.outcome.clone()?, step.last);
+        while self.remaining > 0
+            && let Some((first, next)) = self.order.get(self.reached)
+        {
+            if *first >= at {
+                break;
+            }
+            if self.steps.get(next).is_some_and(|next| !next.called) {
+                self.wants_more = true;
+                return None;
+            }
+            self.reached += 1;
+        }
+        Some(outcome)
     }
 
     /// Recorded steps that the running code has not come to, the first first.

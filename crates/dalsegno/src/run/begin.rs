@@ -164,6 +164,10 @@ impl Run {
                 attempt,
                 not_before_us,
             } => {
+                // A plan step has no effect of its own, and what it holds is still to be come to.
+                if step.kind != StepKind::PlanStep {
+                    self.replayed(format!("{} {}", step.kind, step.id)).await;
+                }
                 self.wait_for_retry(&step, not_before_us).await?;
                 self.intend(step, attempt).await
             }
@@ -297,9 +301,11 @@ impl Run {
             }
         }
         self.commit(step.effect, Moment::BeforeEffect).await?;
-        // Between the intent and here the run may have been told to stop.
-        if let Some(stopped) = self.stopped() {
-            return Err(stopped);
+        // Between the intent and here the run may have been told to stop. A worker that closes lets
+        // what is begun finish: an intent that is left alone would be a doubt without a cause.
+        match self.stopped() {
+            None | Some(Stopped::Closing) => {}
+            Some(stopped) => return Err(stopped),
         }
         Ok(Begun::Execute(self.ticket(step, attempt, key, kept_back)))
     }

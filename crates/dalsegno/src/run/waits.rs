@@ -140,7 +140,7 @@ impl Run {
     /// What the run can do now that its code has nothing to do.
     pub(crate) fn idle(&self) -> Idle {
         let state = self.state();
-        if state.active > 0 || (state.waits.is_empty() && state.parked.is_empty()) {
+        if state.woken || state.active > 0 || (state.waits.is_empty() && state.parked.is_empty()) {
             return Idle::No;
         }
         if state.journal.remaining > 0 {
