@@ -153,6 +153,10 @@ impl Run {
         mut journal: Journal,
     ) -> Run {
         journal.begin_replay();
+        if token.is_none() {
+            // A replay hands outcomes out in their order by itself.
+            journal.order.clear();
+        }
         let lineage = journal.created.lineage.clone();
         let applied = journal.last;
         Run {
