@@ -233,7 +233,7 @@ pub struct NotedResource {
 }
 
 impl NotedResource {
-    /// Which it is, as in `file /home/me/report.md`.
+    /// Which it is, as in `file data/notes.txt`.
     pub fn key(&self) -> String {
         self.resource().key()
     }

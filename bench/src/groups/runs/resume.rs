@@ -1,22 +1,23 @@
 //! How soon a run is back at work after its process died.
 //!
-//! A process is made to die by never closing the store: its engine is dropped with the runtime. The
-//! time is from opening the store to the first step that was not recorded.
+//! The process is made to end in the middle of a step, by dropping it with its runtime, so that the next
+//! one finds a run whose worker died. The time is from opening the store to that step.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use dalsegno::{Builder, Ctx, Dalsegno, Turn};
 
 use super::{bounded, open, runtime};
 use crate::Error;
 use crate::groups::{Emit, Setting};
-use crate::measure::Round;
+use crate::measure::{Round, median};
 use crate::row::{Goal, Row};
 
 const STEPS: u64 = 100_000;
+const TURNS: u64 = 1_000;
 
 pub fn rows(setting: &Setting, emit: &mut Emit<'_>) -> Result<(), Error> {
     let rounds = setting.rounds.min(5);
@@ -24,7 +25,77 @@ pub fn rows(setting: &Setting, emit: &mut Emit<'_>) -> Result<(), Error> {
     for turns in [100, 10_000, 1_000_000] {
         resume_loop(setting, rounds, turns, emit)?;
     }
+    conversation(setting, rounds, emit)
+}
+
+/// A conversation of 1,000 turns with 2 KB each: the last hundred turns against the first hundred,
+/// and back at its end.
+fn conversation(setting: &Setting, rounds: usize, emit: &mut Emit<'_>) -> Result<(), Error> {
+    let dir = setting.dir.join("conversation");
+    let times: Arc<Mutex<Vec<f64>>> = Arc::default();
+    let mut measured = Vec::new();
+    let mut back = Vec::new();
+    for _ in 0..rounds {
+        times.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let agent = |reached| talker(Arc::clone(&times), reached);
+        fill(&dir, agent, TURNS)?;
+        let spent = times.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        measured.push(Round {
+            ours: median(&spent[spent.len() - 100..]),
+            anchor: median(&spent[..100]),
+        });
+        let ours = back_at_work(&dir, agent)?;
+        back.push(Round { ours, anchor: ours });
+        std::fs::remove_dir_all(&dir)?;
+    }
+    emit(Row {
+        name: format!("turns {} to {TURNS} of a conversation", TURNS - 100),
+        unit: "us",
+        anchor_name: "its first hundred turns",
+        goal: Goal::RatioAtMost(1.5),
+        rounds: measured,
+    });
+    emit(Row {
+        name: format!("a conversation back at turn {TURNS}"),
+        unit: "ms",
+        anchor_name: "-",
+        goal: Goal::OursBelow(100.0),
+        rounds: back,
+    });
     Ok(())
+}
+
+fn talker(times: Arc<Mutex<Vec<f64>>>, reached: Arc<AtomicU64>) -> Builder {
+    Dalsegno::builder().agent("long", move |ctx: Ctx, turns: u64| {
+        let (times, reached) = (Arc::clone(&times), Arc::clone(&reached));
+        async move {
+            let chat = ctx.conversation("chat").await?;
+            for turn in 0..turns {
+                let began = Instant::now();
+                chat.push(&ctx, &format!("{turn} {}", "x".repeat(2048)))
+                    .await?;
+                let said = ctx.model("reply").conversation(&chat);
+                let said: u64 = said.call(|_| async move { Ok(turn) }).await?;
+                chat.push(&ctx, &said).await?;
+                let micros = began.elapsed().as_secs_f64() * 1e6;
+                times
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(micros);
+            }
+            stop(&ctx, &reached).await
+        }
+    })
+}
+
+/// A step that never ends.
+async fn stop(ctx: &Ctx, reached: &Arc<AtomicU64>) -> dalsegno::Result<()> {
+    let reached = Arc::clone(reached);
+    let step = ctx.tool("last").read_only().call(move |_| {
+        reached.store(1, Ordering::SeqCst);
+        std::future::pending()
+    });
+    step.await
 }
 
 /// A function of many steps, which stops where it is told and says how long it took to get there.
@@ -34,8 +105,7 @@ fn function(stop_at: u64, reached: Arc<AtomicU64>) -> Builder {
         async move {
             for step in 0..steps {
                 if step == stop_at {
-                    reached.store(1, Ordering::SeqCst);
-                    ctx.signal::<()>("never").await?;
+                    stop(&ctx, &reached).await?;
                 }
                 ctx.model("step")
                     .input(&step)
@@ -72,8 +142,7 @@ fn a_loop(stop_at: u64, reached: Arc<AtomicU64>) -> Builder {
         let reached = Arc::clone(&reached);
         async move {
             if done == stop_at {
-                reached.store(1, Ordering::SeqCst);
-                ctx.signal::<()>("never").await?;
+                stop(&ctx, &reached).await?;
             }
             ctx.model("step")
                 .input(&done)
@@ -112,39 +181,35 @@ fn resume_loop(
     Ok(())
 }
 
-/// Runs an agent up to where it stops.
+/// Runs an agent up to where it stops, and drops it there.
 fn fill(dir: &Path, agent: impl Fn(Arc<AtomicU64>) -> Builder, input: u64) -> Result<(), Error> {
     let runtime = runtime()?;
     let reached = Arc::new(AtomicU64::new(0));
-    let app = open(
-        &runtime,
-        dir,
-        agent(Arc::clone(&reached)).durability(bounded()),
-    )?;
+    let agent = agent(Arc::clone(&reached)).durability(bounded());
+    let app = open(&runtime, dir, agent)?;
     runtime.block_on(app.start("long", "run", &input))?;
     while reached.load(Ordering::SeqCst) == 0 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
     }
-    runtime.block_on(app.close())?;
+    // So that all of it is on disk.
+    std::thread::sleep(Duration::from_millis(100));
+    drop(app);
+    runtime.shutdown_timeout(Duration::from_secs(10));
     Ok(())
 }
 
-/// Milliseconds from opening the store to the step that was not recorded.
+/// Milliseconds from opening the store to the step that was under way.
 fn back_at_work(dir: &Path, agent: impl Fn(Arc<AtomicU64>) -> Builder) -> Result<f64, Error> {
     let runtime = runtime()?;
     let reached = Arc::new(AtomicU64::new(0));
+    let agent = agent(Arc::clone(&reached)).durability(bounded());
     let began = Instant::now();
-    let app = open(
-        &runtime,
-        dir,
-        agent(Arc::clone(&reached)).durability(bounded()),
-    )?;
-    // It waits for a signal that never comes; any signal makes the code run again.
-    runtime.block_on(app.signal("run", "other", &()))?;
+    let app = open(&runtime, dir, agent)?;
     while reached.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
     let millis = began.elapsed().as_secs_f64() * 1e3;
-    runtime.block_on(app.close())?;
+    drop(app);
+    runtime.shutdown_timeout(Duration::from_secs(10));
     Ok(millis)
 }

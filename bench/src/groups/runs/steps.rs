@@ -37,21 +37,21 @@ pub fn rows(setting: &Setting, emit: &mut Emit<'_>) -> Result<(), Error> {
             Effect::Idempotent,
             bounded(),
             SYNCED_STEPS,
-            Goal::RatioAtMost(1.4),
+            Goal::RatioAtMost(1.6),
         ),
         (
             "once step, bounded",
             Effect::Once,
             bounded(),
             SYNCED_STEPS,
-            Goal::RatioAtMost(2.8),
+            Goal::RatioAtMost(3.2),
         ),
         (
             "read_only step, strict",
             Effect::ReadOnly,
             Durability::Strict,
             SYNCED_STEPS,
-            Goal::RatioAtMost(1.4),
+            Goal::RatioAtMost(1.6),
         ),
     ] {
         let runtime = runtime()?;

@@ -21,7 +21,7 @@ pub fn rows(setting: &Setting, emit: &mut Emit<'_>) -> Result<(), Error> {
     for (runs, steps, goal) in [
         (1, 200, Goal::Shown),
         (8, 100, Goal::Shown),
-        (64, 40, Goal::RatioAtLeast(10.0)),
+        (64, 100, Goal::RatioAtLeast(10.0)),
         (512, 20, Goal::Shown),
     ] {
         let dir = setting.dir.join("together");
