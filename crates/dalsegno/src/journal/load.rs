@@ -11,7 +11,7 @@ use super::{Carry, Journal};
 use crate::record;
 
 /// Events read at once.
-const PAGE: usize = 16_384;
+const PAGE: usize = 4096;
 /// How far back the last checkpoint is looked for first; then four times as far, and so on.
 const FIRST_LOOK: u64 = 64;
 
@@ -53,9 +53,6 @@ pub(crate) async fn load(
             }
         }
     }
-    // Most steps are two events; making room again and again would take longer than filling it.
-    let events = usize::try_from((last + 1).saturating_sub(from)).unwrap_or(0);
-    journal.steps.reserve(events / 2);
     while from <= last {
         let limit = PAGE.min((last - from + 1) as usize);
         let page = store.events(run, from, limit).await?;

@@ -41,16 +41,8 @@ impl Run {
         self: &Arc<Self>,
         events: Vec<NewEvent>,
     ) -> Result<u64, NotRecorded> {
-        self.record_with(events, Vec::new()).await
-    }
-
-    /// The same, with events of other streams in the same append.
-    pub(crate) async fn record_with(
-        self: &Arc<Self>,
-        events: Vec<NewEvent>,
-        others: Vec<Append>,
-    ) -> Result<u64, NotRecorded> {
-        self.record_unless(events, others, None, |_| false).await
+        self.record_unless(events, Vec::new(), None, |_| false)
+            .await
     }
 
     /// The same, if this run knows of everything that was recorded for it. Whether it does.

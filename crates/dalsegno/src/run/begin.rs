@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use dalsegno_store::{Append, Body, NewPayload, Payload, payload};
+use dalsegno_store::{Body, NewPayload, Payload, payload};
 use serde_json::json;
 
 use super::append::NotRecorded;
@@ -48,8 +48,6 @@ pub struct Step {
     pub approval: Option<u64>,
     /// It is inside a plan step.
     pub in_plan: bool,
-    /// The child run that it starts, and the events that create it.
-    pub(crate) child: Option<(dalsegno_store::StreamId, Append)>,
 }
 
 impl Step {
@@ -62,7 +60,6 @@ impl Step {
             input: None,
             approval: None,
             in_plan: false,
-            child: None,
         }
     }
 }
@@ -279,13 +276,7 @@ impl Run {
         if let Some(approval) = step.approval {
             event.fields = event.fields.with(record::step::APPROVAL, approval);
         }
-        let mut others = Vec::new();
-        if let Some((child, create)) = step.child.take() {
-            let name = child.to_string();
-            event.fields = event.fields.with(record::step::CHILD, name);
-            others.push(create);
-        }
-        match self.record_with(vec![event], others).await {
+        match self.record(vec![event]).await {
             Ok(_) => {}
             Err(NotRecorded::Stopped(stopped)) => return Err(stopped),
             Err(NotRecorded::Refused(why)) => {
@@ -340,10 +331,7 @@ impl Run {
             Granularity::PlanStep => step.in_plan,
             Granularity::Decision => true,
         };
-        coarse
-            && may_be_kept_back(step.effect)
-            && step.child.is_none()
-            && step.kind != StepKind::PlanStep
+        coarse && may_be_kept_back(step.effect) && step.kind != StepKind::PlanStep
     }
 
     fn check_budget(&self, step: &Step) -> Result<(), Stopped> {

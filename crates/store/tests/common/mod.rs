@@ -11,7 +11,11 @@ use dalsegno_store::{
 };
 
 pub mod local;
+// The log's tests have it; its `super` is this file.
+#[path = "../../../log/tests/common/small_disk.rs"]
 pub mod small_disk;
+
+use local::this_program_args;
 
 /// SplitMix64.
 pub struct Random(pub u64);
