@@ -1,6 +1,6 @@
 //! A long run, read from sealed segments: the chain is computed beside the reading, and is the same.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
