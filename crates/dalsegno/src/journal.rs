@@ -66,7 +66,7 @@ pub struct StepRecord {
     /// Its outcome, if it has one.
     pub outcome: Option<Outcome>,
     /// A failure that is not final, and when it is tried again.
-    pub retry: Option<(Failure, u64)>,
+    pub retry: Option<Box<(Failure, u64)>>,
     /// A person or a probe said that it did not happen, after the last attempt.
     pub not_done: bool,
     /// The child run that it started.

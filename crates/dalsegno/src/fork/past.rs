@@ -181,7 +181,7 @@ fn at_the_cut(id: &StepId, step: &StepRecord, lineage: &str) -> Fate {
         // Whoever knows its outcome later says so.
         (StepKind::Child, _) | (_, Effect::ReadOnly) => Fate::Anew,
         (_, Effect::Once | Effect::Idempotent) => {
-            let failed = step.retry.as_ref();
+            let failed = step.retry.as_deref();
             let is_not_done = failed.is_some_and(|(f, _)| f.certainty() != Certainty::Unknown);
             match step.not_done || is_not_done {
                 true => Fate::Anew,

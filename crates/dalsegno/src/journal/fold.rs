@@ -208,7 +208,7 @@ impl Journal {
         }
     }
 
-    fn apply_step(&mut self, event: Event) {
+    fn apply_step(&mut self, mut event: Event) {
         let Some(id) = step_of(&event.fields) else {
             return;
         };
@@ -256,20 +256,20 @@ impl Journal {
                 let failure = read_failure(&event.fields);
                 match event.fields.number(record::failure::RETRY_AT) {
                     Some(at) => {
-                        step.retry = Some((failure, at));
+                        step.retry = Some(Box::new((failure, at)));
                         self.progress += 1;
                     }
                     None => self.end_step(&id, &event, Outcome::Failed(failure)),
                 }
             }
             Kind::User(_) => {
-                step.input = event.input.clone();
+                step.input = event.input.take();
                 self.end_step(&id, &event, Outcome::Succeeded(None));
             }
             _ => {
                 let output = match event.fields.number(record::step::SOURCE) {
                     Some(source) => Some(self.take_signal(source)),
-                    None => event.output.clone(),
+                    None => event.output.take(),
                 };
                 self.end_step(&id, &event, Outcome::Succeeded(output));
             }

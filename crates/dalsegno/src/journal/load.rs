@@ -11,7 +11,7 @@ use super::{Carry, Journal};
 use crate::record;
 
 /// Events read at once.
-const PAGE: usize = 4096;
+const PAGE: usize = 1024;
 /// How far back the last checkpoint is looked for first; then four times as far, and so on.
 const FIRST_LOOK: u64 = 64;
 

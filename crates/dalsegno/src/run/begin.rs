@@ -206,7 +206,7 @@ impl Run {
             return Found::Done(outcome);
         }
         let attempt = found.attempts;
-        if let Some((_, at)) = &found.retry {
+        if let Some((_, at)) = found.retry.as_deref() {
             let not_before_us = *at;
             return Found::Again {
                 attempt: attempt + 1,

@@ -199,7 +199,7 @@ pub(super) fn of(journal: &Journal, notes: &Notes) -> Vec<Next> {
 
 fn of_step(journal: &Journal, id: &StepId, step: &StepRecord) -> Option<Next> {
     let name = id.to_string();
-    if let Some((_, at_us)) = &step.retry {
+    if let Some((_, at_us)) = step.retry.as_deref() {
         return Some(Next::Retry {
             step: name,
             attempt: step.attempts + 1,

@@ -57,6 +57,8 @@ type Making<'a> = Option<&'a MutexGuard<'a, ()>>;
 struct Open {
     /// The most recently used is at the back.
     handles: VecDeque<Arc<Handle>>,
+    /// The part that was read last: who reads a long stream asks for it again with every page.
+    part: Option<(SegmentInfo, Arc<StreamPart>)>,
     /// Rises when something was closed: what was opened before that must not be kept.
     generation: u64,
 }
@@ -112,6 +114,7 @@ impl Indexes {
     pub fn close(&self, segment: u64) {
         let mut open = lock(&self.open);
         open.handles.retain(|handle| handle.info.number != segment);
+        open.part = None;
         open.generation += 1;
     }
 
@@ -119,6 +122,7 @@ impl Indexes {
     pub fn close_all(&self) {
         let mut open = lock(&self.open);
         open.handles.clear();
+        open.part = None;
         open.generation += 1;
     }
 
@@ -150,7 +154,33 @@ impl Indexes {
         self.ask_within(None, disk, older, info, question)
     }
 
-    /// The same for who may be making an index.
+    /// What a segment holds of a stream, from its index.
+    pub fn part(
+        &self,
+        handle: &Handle,
+        stream: &StreamId,
+    ) -> Result<Option<Arc<StreamPart>>, IndexError> {
+        let generation = {
+            let open = lock(&self.open);
+            if let Some((info, part)) = &open.part
+                && *info == handle.info
+                && part.stream == *stream
+            {
+                return Ok(Some(Arc::clone(part)));
+            }
+            open.generation
+        };
+        let part = handle.index.stream(stream)?.map(Arc::new);
+        let mut open = lock(&self.open);
+        if let Some(part) = &part
+            && open.generation == generation
+        {
+            open.part = Some((handle.info, Arc::clone(part)));
+        }
+        Ok(part)
+    }
+
+    /// As [`Indexes::ask`], for who may be making an index.
     fn ask_within<T>(
         &self,
         making: Making<'_>,

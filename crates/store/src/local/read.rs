@@ -124,7 +124,7 @@ impl Inner {
         let mut attempts = 0;
         loop {
             let read = self.indexes.ask(&self.disk, older, info, |handle| {
-                let Some(part) = handle.index.stream(stream)? else {
+                let Some(part) = self.indexes.part(handle, stream)? else {
                     return Ok(Ok(()));
                 };
                 Ok(read_places(handle, &part, until, chain))
