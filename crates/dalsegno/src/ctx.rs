@@ -153,7 +153,10 @@ impl Ctx {
     fn outcome(&self, id: &StepId) -> Option<Outcome> {
         let mut state = self.run.state();
         let outcome = state.journal.steps.get(id).and_then(|s| s.outcome.clone());
-        state.replayed += u64::from(outcome.is_some());
+        if outcome.is_some() {
+            state.replayed += 1;
+            state.shown(id);
+        }
         outcome
     }
 

@@ -17,11 +17,13 @@ use crate::step::{StepId, StepKind};
 mod carry;
 mod fold;
 mod load;
+mod order;
 mod replay;
 
 pub(crate) use carry::Carry;
 pub(crate) use fold::read_usage;
 pub(crate) use load::{bytes_of, carried, load};
+use order::Order;
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,8 +85,12 @@ pub struct StepRecord {
     pub begun_us: u64,
     /// When its outcome was recorded.
     pub done_us: u64,
+    /// The event that says that the code has seen its outcome, if not the outcome's own.
+    pub(crate) seen: Option<u64>,
     /// The running code has come to it.
     pub(crate) called: bool,
+    /// The running code sees its outcome when it is its turn, and has not seen it.
+    pub(crate) held: bool,
 }
 
 impl StepRecord {
@@ -105,7 +111,9 @@ impl StepRecord {
             last: event.sequence,
             begun_us: event.time_us,
             done_us: 0,
+            seen: None,
             called: false,
+            held: false,
         }
     }
 
@@ -276,11 +284,10 @@ pub struct Journal {
     /// Turns up to this one are recorded, but their states cannot be read: they are made again
     /// from what is recorded of their steps.
     pub(crate) redo_until: u64,
-    /// Those that it has to come to, by their first events; behind `reached` it has not come to all.
-    pub(crate) order: Vec<(u64, StepId)>,
-    pub(crate) reached: usize,
-    /// Somebody waits for the code to come further.
-    pub(crate) wants_more: bool,
+    /// Recorded outcomes that it has not seen yet.
+    pub(crate) unseen: usize,
+    /// In which order it sees them.
+    pub(crate) order: Order,
     /// Counts what was brought to an end: outcomes, failed attempts, orderly suspensions.
     pub(crate) progress: u64,
     /// How far the run was when it was last started.
@@ -332,9 +339,8 @@ impl Default for Journal {
             told_us: 0,
             remaining: 0,
             redo_until: 0,
-            order: Vec::new(),
-            reached: 0,
-            wants_more: false,
+            unseen: 0,
+            order: Order::default(),
             progress: 0,
             progress_at_start: 0,
             deaths: 0,

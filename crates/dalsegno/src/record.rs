@@ -37,6 +37,9 @@ pub mod step {
     pub const COST: u64 = 8;
     /// Steps of a child that has ended.
     pub const STEPS: u64 = 9;
+    /// `StepSucceeded`: nothing but that the code has seen by now what the step came to, which was
+    /// recorded before: 1, or left out.
+    pub const SEEN: u64 = 10;
 }
 
 /// Fields of `StepFailed` and `RunFailed`.
@@ -253,6 +256,13 @@ pub(crate) fn succeeded(id: &StepId, kind: StepKind, output: Option<NewPayload>)
         .with(step::KIND, kind.number());
     let mut event = NewEvent::new(Kind::StepSucceeded).with_fields(fields);
     event.output = output;
+    event
+}
+
+/// The code has seen what a step came to, later than that was recorded.
+pub(crate) fn seen(id: &StepId, kind: StepKind) -> NewEvent {
+    let mut event = succeeded(id, kind, None);
+    event.fields = event.fields.with(step::SEEN, 1);
     event
 }
 

@@ -39,7 +39,7 @@ pub(crate) use append::NotRecorded;
 pub use begin::{Begun, Doubt, Step, Ticket};
 pub(crate) use begin::{same_payload, shown, shown_new};
 pub use finish::Done;
-pub(crate) use waits::{Active, Idle, Wait};
+pub(crate) use waits::{Active, Idle, Sight, Wait};
 
 /// Why a run does not go on here.
 #[derive(Clone, Debug)]
@@ -117,6 +117,8 @@ pub(crate) struct RunState {
     pub conversations: HashMap<String, Arc<Mutex<Said>>>,
     /// Outcomes that are recorded later or never.
     kept_back: Vec<(StepId, NewEvent)>,
+    /// How often the code was shown an outcome.
+    sights: u64,
     /// Where the last append of this run ended.
     position: Position,
     stopped: Option<Stopped>,
@@ -155,7 +157,7 @@ impl Run {
         journal.begin_replay();
         if token.is_none() {
             // A replay hands outcomes out in their order by itself.
-            journal.order.clear();
+            (journal.unseen, journal.order) = Default::default();
         }
         let lineage = journal.created.lineage.clone();
         let applied = journal.last;
@@ -180,6 +182,7 @@ impl Run {
                 parked: BTreeMap::new(),
                 conversations: HashMap::new(),
                 kept_back: Vec::new(),
+                sights: 0,
                 position: 0,
                 stopped: None,
                 polling: false,

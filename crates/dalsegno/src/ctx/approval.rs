@@ -309,6 +309,7 @@ impl ApprovalWait {
     async fn wait(self) -> Result<Answer> {
         let (ctx, id, shown) = (self.ctx, self.id?, self.shown?);
         ctx.expect_kind(&id, StepKind::Approval).await;
+        ctx.run.in_turn(&id).await;
         if let Some(outcome) = ctx.outcome(&id) {
             ctx.same_request(&id, &self.name, shown.as_ref()).await;
             let recorded: Value = ctx.recorded(&id, outcome).await?;

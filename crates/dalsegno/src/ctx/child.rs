@@ -15,7 +15,7 @@ use super::{Ctx, encode, misuse};
 use crate::effect::Effect;
 use crate::failure::{Failure, Result};
 use crate::record;
-use crate::run::{NotRecorded, Wait};
+use crate::run::{NotRecorded, Sight, Wait};
 use crate::runtime::BoxFuture;
 use crate::step::{StepId, StepKind};
 
@@ -27,6 +27,7 @@ const NAME_LIMIT_BYTES: usize = dalsegno_store::NAME_LIMIT_BYTES;
 pub struct ChildRun<T> {
     ctx: Ctx,
     id: Result<StepId>,
+    sight: Option<Sight>,
     agent: String,
     name: Option<String>,
     input: Result<NewPayload>,
@@ -47,9 +48,11 @@ impl Ctx {
         T: DeserializeOwned + Send,
         I: Serialize + ?Sized,
     {
+        let id = self.identify(agent);
         ChildRun {
             ctx: self.clone(),
-            id: self.identify(agent),
+            sight: id.as_ref().ok().map(|id| self.run.sight(id)),
+            id,
             agent: agent.to_owned(),
             name: None,
             input: encode(input),
@@ -65,7 +68,9 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
         self
     }
 
-    async fn wait(self) -> Result<T> {
+    async fn wait(mut self) -> Result<T> {
+        // Until the result is read, nothing that came later is seen.
+        let _sight = self.sight.take();
         let (ctx, id) = (self.ctx.clone(), self.id.clone()?);
         ctx.expect_kind(&id, StepKind::Child).await;
         ctx.expect_input(&id, StepKind::Child, self.input.as_ref().ok())
@@ -79,10 +84,7 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
             what: format!("child {id}"),
             due_us: None,
         };
-        let outcome = ctx
-            .run
-            .until(wait, |state| state.journal.outcome_in_order(&id));
-        let outcome = outcome.await;
+        let outcome = ctx.run.until(wait, |state| state.see(&id)).await;
         ctx.recorded(&id, outcome).await
     }
 

@@ -20,8 +20,9 @@ impl Ctx {
     /// Waits for a time, also while no process is running.
     pub fn sleep(&self, time: Duration) -> impl Future<Output = Result<()>> + Send + use<> {
         let (ctx, id) = (self.clone(), self.identify("sleep"));
+        let sight = id.as_ref().ok().map(|id| self.run.sight(id));
         async move {
-            let id = id?;
+            let (id, _sight) = (id?, sight);
             ctx.expect_kind(&id, StepKind::Sleep).await;
             let known = {
                 let state = ctx.run.state();
@@ -36,9 +37,7 @@ impl Ctx {
                 what: format!("time {id}"),
                 due_us,
             };
-            ctx.run
-                .until(wait, |state| state.journal.outcome_in_order(&id).map(drop))
-                .await;
+            ctx.run.until(wait, |state| state.see(&id).map(drop)).await;
             Ok(())
         }
     }
@@ -148,6 +147,7 @@ impl<T: DeserializeOwned + Send> SignalWait<T> {
     async fn wait(self, time: Option<Duration>) -> Result<Option<T>> {
         let (ctx, id) = (self.ctx, self.id?);
         ctx.expect_kind(&id, StepKind::Signal).await;
+        ctx.run.in_turn(&id).await;
         if let Some(outcome) = ctx.outcome(&id) {
             return match outcome {
                 Outcome::Succeeded(None) => Ok(None),

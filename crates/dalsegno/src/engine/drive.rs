@@ -292,7 +292,13 @@ where
             }
             match idle {
                 Idle::No => Poll::Pending,
-                Idle::Astray => Poll::Ready(Left::Astray(astray(run))),
+                Idle::Held if run.let_one_through() => Poll::Pending,
+                Idle::Held if !run.is_astray() => {
+                    // Nothing is held back any more; the code looks again.
+                    run.state().wake();
+                    Poll::Pending
+                }
+                Idle::Held | Idle::Astray => Poll::Ready(Left::Astray(astray(run))),
                 Idle::Waiting { due_us } => {
                     let stay_us = engine.limits.stay.as_micros() as u64;
                     let soon_us = run.runtime.now_us() + stay_us;

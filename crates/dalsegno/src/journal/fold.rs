@@ -212,6 +212,12 @@ impl Journal {
         let Some(id) = step_of(&event.fields) else {
             return;
         };
+        if event.fields.get(record::step::SEEN).is_some() {
+            if let Some(step) = self.steps.get_mut(&id) {
+                step.seen = Some(event.sequence);
+            }
+            return;
+        }
         let resolved = event.kind == Kind::StepResolved;
         if resolved && !self.steps.contains_key(&id) {
             // Said of a step that there is not.
@@ -458,6 +464,7 @@ impl Journal {
         self.fired.clear();
         self.approvals.clear();
         self.remaining = 0;
+        (self.unseen, self.order) = Default::default();
         (self.progress, self.progress_at_start, self.deaths) = (0, 0, 0);
     }
 }

@@ -1,13 +1,12 @@
 //! The journal as running code comes to it again: which recorded steps it has reached.
 //!
-//! Invariants: `remaining` counts the recorded steps that the code still has to come to before it
-//! may do anything new. Code that does something new instead has changed. An outcome that came from
-//! outside, a time or the end of a child, is seen by the code when it has come to all that was
-//! recorded before it: what lost a race in one life cannot win it in the next.
+//! Invariant: `remaining` counts the recorded steps that the code still has to come to before it
+//! may do anything new. Code that does something new instead has changed.
 
 use std::collections::HashSet;
 
-use super::{Journal, Outcome, StepRecord};
+use super::order::is_from_outside;
+use super::{Journal, Order, StepRecord};
 use crate::attention::AttentionKind;
 use crate::step::{StepId, StepKind};
 
@@ -15,24 +14,29 @@ impl Journal {
     /// From here on running code comes to the steps again: counts those that it has to come to.
     pub(crate) fn begin_replay(&mut self) {
         let done = self.done_plan_steps();
-        let counted = |(id, step): (&StepId, &StepRecord)| {
+        let counted = |(id, step): &(&StepId, &StepRecord)| {
             step.is_proof() && (done.is_empty() || !is_inside(id.as_str(), &done))
         };
-        let remaining = self.steps.iter().filter(|step| counted(*step)).count();
-        let from_outside = |step: &StepRecord| {
-            matches!(step.kind, StepKind::Sleep | StepKind::Child) && step.outcome.is_some()
+        let steps = self.steps.iter().filter(counted);
+        let remaining = steps.clone().count();
+        let waits = self.steps.values().any(is_from_outside);
+        let order = Order::of(steps.clone(), waits);
+        let ids: Vec<StepId> = match remaining == self.steps.len() {
+            true => Vec::new(),
+            false => steps.map(|(id, _)| id.clone()).collect(),
         };
-        let mut order = Vec::new();
-        if self.steps.values().any(from_outside) {
-            let steps = self.steps.iter().filter(|step| counted(*step));
-            order.extend(steps.map(|(id, step)| (step.first, id.clone())));
-            order.sort_unstable();
-        }
-        (self.order, self.reached) = (order, 0);
-        self.remaining = remaining;
+        let all = ids.is_empty();
         for step in self.steps.values_mut() {
             step.called = false;
+            step.held = all && step.outcome.is_some();
         }
+        for id in ids {
+            if let Some(step) = self.steps.get_mut(&id) {
+                step.held = step.outcome.is_some();
+            }
+        }
+        (self.remaining, self.order) = (remaining, order);
+        self.unseen = self.steps.values().filter(|step| step.held).count();
     }
 
     /// Plan steps that have their result: nothing inside of them is looked at again.
@@ -61,7 +65,7 @@ impl Journal {
                 step.called = true;
                 if step.is_proof() && self.remaining > 0 {
                     self.remaining -= 1;
-                    return self.remaining == 0 || std::mem::take(&mut self.wants_more);
+                    return self.remaining == 0 || std::mem::take(&mut self.order.wants_more);
                 }
                 false
             }
@@ -73,25 +77,6 @@ impl Journal {
     pub(crate) fn inherited_key(&self, id: &StepId) -> Option<String> {
         self.forked.as_ref()?;
         self.steps.get(id).and_then(|step| step.key.clone())
-    }
-
-    /// What a step that is ended from outside came to, when the running code may see it.
-    pub(crate) fn outcome_in_order(&mut self, id: &StepId) -> Option<Outcome> {
-        let step = self.steps.get(id)?;
-        let (outcome, at) = (step.outcome.clone()?, step.last);
-        while self.remaining > 0
-            && let Some((first, next)) = self.order.get(self.reached)
-        {
-            if *first >= at {
-                break;
-            }
-            if self.steps.get(next).is_some_and(|next| !next.called) {
-                self.wants_more = true;
-                return None;
-            }
-            self.reached += 1;
-        }
-        Some(outcome)
     }
 
     /// Recorded steps that the running code has not come to, the first first.

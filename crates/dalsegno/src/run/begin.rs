@@ -140,6 +140,7 @@ impl Run {
                 return Ok(Begun::Execute(self.ticket(step, 1, String::new(), false)));
             }
         }
+        self.in_turn(&step.id).await;
         match self.find(&step) {
             Found::Done(outcome) => Ok(Begun::Recorded(outcome)),
             Found::Mismatch(attention) | Found::CrashLoop(attention) => {
@@ -203,6 +204,7 @@ impl Run {
         if let Some(outcome) = &found.outcome {
             let outcome = outcome.clone();
             state.replayed += 1;
+            state.shown(&step.id);
             return Found::Done(outcome);
         }
         let attempt = found.attempts;

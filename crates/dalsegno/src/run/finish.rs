@@ -84,9 +84,17 @@ impl Run {
                     }
                 }
             };
+            let sights = self.state().sights;
             self.commit(step.effect, Moment::AfterOutcome).await?;
+            let mut state = self.state();
+            if state.sights != sights {
+                // While this was on its way to the disk, the code saw something else.
+                let seen = record::seen(&step.id, step.kind);
+                state.kept_back.push((step.id.clone(), seen));
+            }
             finished
         };
+        self.state().sights += 1;
         if let Some(active) = ticket.active.take() {
             active.end();
         }

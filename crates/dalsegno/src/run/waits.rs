@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::{Run, RunState, Stopped};
+use crate::journal::Outcome;
+use crate::record;
+use crate::step::StepId;
 
 /// Something that the code waits for.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub(crate) enum Idle {
     No,
     /// Nothing until something comes, or until a time.
     Waiting { due_us: Option<u64> },
+    /// Nothing but see what is held back to keep the order.
+    Held,
     /// Nothing ever: it waits, and has not come to everything that is recorded.
     Astray,
 }
@@ -74,8 +79,8 @@ impl Drop for Active {
         if self.once {
             state.active_once = state.active_once.saturating_sub(1);
         }
-        // Who decides whether the run is idle has to look again.
-        if !state.polling {
+        // Who decides whether the run is idle has to look again; and who waits for its turn.
+        if !state.polling || state.journal.order.wants_more {
             state.wake();
         }
         drop(state);
@@ -113,11 +118,33 @@ impl Run {
         }
     }
 
-    /// Waits until the code has come to everything that is recorded.
+    /// Waits until the code has come to everything that is recorded, and has seen it.
     pub(crate) async fn replayed(self: &Arc<Self>, what: String) {
-        if self.state().journal.remaining == 0 {
+        let has_seen_all = |state: &mut RunState| {
+            let journal = &state.journal;
+            journal.remaining == 0 && journal.unseen == 0
+        };
+        if has_seen_all(&mut self.state()) {
             return;
         }
+        self.park(what, has_seen_all).await;
+    }
+
+    /// To be held by whoever will see what a step from outside comes to.
+    pub(crate) fn sight(self: &Arc<Self>, id: &StepId) -> Sight {
+        Sight(Arc::clone(self), id.clone())
+    }
+
+    /// Waits until it is a recorded step's turn to be seen.
+    pub(crate) async fn in_turn(self: &Arc<Self>, id: &StepId) {
+        if self.state().journal.is_its_turn(id) {
+            return;
+        }
+        self.park(id.to_string(), |state| state.journal.is_its_turn(id))
+            .await;
+    }
+
+    async fn park(self: &Arc<Self>, what: String, may_go_on: impl Fn(&mut RunState) -> bool) {
         let key = {
             let mut state = self.state();
             let key = state.next_wait;
@@ -128,7 +155,7 @@ impl Run {
         let _parked = Parked(Arc::clone(self), key);
         std::future::poll_fn(|context| {
             let mut state = self.state();
-            if state.journal.remaining == 0 {
+            if may_go_on(&mut state) {
                 return Poll::Ready(());
             }
             state.wakes(context.waker());
@@ -137,14 +164,31 @@ impl Run {
         .await;
     }
 
+    /// The code can do nothing, and waits for what is held back to keep the order: it sees one of
+    /// those. `false` if there is none that it may see.
+    pub(crate) fn let_one_through(&self) -> bool {
+        let mut state = self.state();
+        let is_through = state.journal.let_one_through();
+        if is_through {
+            state.wake();
+        }
+        is_through
+    }
+
     /// What the run can do now that its code has nothing to do.
     pub(crate) fn idle(&self) -> Idle {
         let state = self.state();
         if state.woken || state.active > 0 || (state.waits.is_empty() && state.parked.is_empty()) {
             return Idle::No;
         }
+        if state.journal.order.wants_more {
+            return Idle::Held;
+        }
         if state.journal.remaining > 0 {
             return Idle::Astray;
+        }
+        if state.journal.unseen > 0 && !state.parked.is_empty() {
+            return Idle::Held;
         }
         if state.waits.is_empty() {
             return Idle::No;
@@ -177,6 +221,49 @@ impl Run {
     /// What the code wants to do, and may not before it has come to everything recorded.
     pub(crate) fn parked(&self) -> Vec<String> {
         self.state().parked.values().cloned().collect()
+    }
+}
+
+impl RunState {
+    /// What a step that is ended from outside came to, if the code may see it: then it has.
+    pub fn see(&mut self, id: &StepId) -> Option<Outcome> {
+        // While the code comes to what is recorded, whoever is active reads an outcome that was
+        // before this one.
+        if self.journal.remaining > 0 && self.active > 0 && !self.journal.order.is_empty() {
+            self.journal.order.wants_more = true;
+            return None;
+        }
+        let outcome = self.journal.outcome_in_order(id)?;
+        self.saw(id);
+        Some(outcome)
+    }
+
+    /// The code sees what a step came to.
+    pub fn shown(&mut self, id: &StepId) {
+        if self.journal.shown(id) {
+            self.wake();
+        }
+    }
+
+    /// Notes for the next append that the code has seen by now what a step came to.
+    pub fn saw(&mut self, id: &StepId) {
+        self.sights += 1;
+        if self.journal.remaining > 0 || self.gate.is_some() {
+            return;
+        }
+        let step = self.journal.steps.get(id);
+        if let Some(kind) = step.filter(|s| s.seen.is_none()).map(|step| step.kind) {
+            self.kept_back.push((id.clone(), record::seen(id, kind)));
+        }
+    }
+}
+
+/// What a step from outside comes to is seen by the code, or the code lets go of it.
+pub(crate) struct Sight(Arc<Run>, StepId);
+
+impl Drop for Sight {
+    fn drop(&mut self) {
+        self.0.state().shown(&self.1);
     }
 }
 

@@ -1,0 +1,227 @@
+//! In which order running code sees again what is recorded.
+//!
+//! What a step came to is recorded before the code sees it, and mostly it sees it at once. But a time
+//! that has come and the end of a child are recorded by others, at any moment; and while an outcome
+//! is on its way to the disk, the code may see another. For those an event of their own says when the
+//! code saw them (`record::step::SEEN`), in front of whatever is recorded next.
+//!
+//! Invariant: the code sees outcomes again in the order in which it saw them: what lost a race in one
+//! life cannot win it in the next. An outcome from outside that it had not seen when something was
+//! last recorded is seen after everything else. Branches that run beside each other are not ordered
+//! against each other, only against what is outside of branches: a thousand of them are one look at
+//! each. Nothing is held back for ever: code that can do nothing else is shown the next one.
+
+use std::collections::HashMap;
+
+use super::{Journal, Outcome, StepRecord};
+use crate::step::{StepId, StepKind};
+
+/// Never seen, as far as is recorded.
+const NOT_SEEN: u64 = u64::MAX;
+
+/// Empty if the order cannot make a difference.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Order {
+    /// Steps that the code has to come to, by their first events.
+    calls: List,
+    /// All outcomes, by when the code saw them.
+    all: List,
+    /// Those of each branch, and, under no name, those outside of branches.
+    branches: HashMap<Box<str>, List>,
+    /// Somebody has asked for an outcome that is held back.
+    pub wants_more: bool,
+}
+
+/// Steps by a time and an event.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct List {
+    steps: Vec<(u64, u64, StepId)>,
+    /// What was looked for is so of all in front of this one.
+    next: usize,
+}
+
+impl List {
+    /// The first one that is not as it should be, if it is before a time and event.
+    fn first(&mut self, before: (u64, u64), is_so: impl Fn(&StepId) -> bool) -> Option<&StepId> {
+        while let Some((at, event, id)) = self.steps.get(self.next) {
+            if (*at, *event) >= before {
+                return None;
+            }
+            if !is_so(id) {
+                break;
+            }
+            self.next += 1;
+        }
+        self.steps.get(self.next).map(|(_, _, id)| id)
+    }
+}
+
+impl Order {
+    /// Of the steps that running code has to come to, which may be waiting for others.
+    pub fn of<'a>(
+        steps: impl Iterator<Item = (&'a StepId, &'a StepRecord)> + Clone,
+        waits: bool,
+    ) -> Order {
+        let mut order = Order::default();
+        if !waits && !makes_a_difference(steps.clone().map(|(_, step)| step)) {
+            return order;
+        }
+        for (id, step) in steps {
+            order.calls.steps.push((step.first, 0, id.clone()));
+            if step.outcome.is_some() {
+                let (at, event) = seen(step);
+                order.all.steps.push((at, event, id.clone()));
+                let branch = branch_of(id.as_str());
+                let branch = match order.branches.get_mut(branch) {
+                    Some(list) => list,
+                    None => order.branches.entry(branch.into()).or_default(),
+                };
+                branch.steps.push((at, event, id.clone()));
+            }
+        }
+        let branches = order.branches.values_mut();
+        for list in branches.chain([&mut order.calls, &mut order.all]) {
+            list.steps.sort_unstable();
+        }
+        order
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.steps.is_empty()
+    }
+}
+
+/// When the code saw what a step came to, and the event of that.
+fn seen(step: &StepRecord) -> (u64, u64) {
+    let seen = match (step.seen, is_from_outside(step)) {
+        (Some(seen), _) => seen,
+        (None, true) => NOT_SEEN,
+        (None, false) => step.last,
+    };
+    (seen, step.last)
+}
+
+/// Whether others record what it comes to.
+pub(super) fn is_from_outside(step: &StepRecord) -> bool {
+    matches!(step.kind, StepKind::Sleep | StepKind::Child)
+}
+
+/// Whether steps were under way beside each other. Waits have no intent: nobody knows since when.
+fn makes_a_difference<'a>(steps: impl Iterator<Item = &'a StepRecord> + Clone) -> bool {
+    let waits = |step: &StepRecord| {
+        matches!(step.kind, StepKind::Signal | StepKind::Approval) || step.seen.is_some()
+    };
+    if steps.clone().any(waits) {
+        return true;
+    }
+    let mut spans: Vec<_> = steps.map(|step| (step.first, step.last)).collect();
+    spans.sort_unstable();
+    let mut pairs = spans.iter().zip(spans.iter().skip(1));
+    pairs.any(|(one, next)| next.0 < one.1)
+}
+
+/// The outermost branch or plan step that a step is in; nothing if it is in none.
+fn branch_of(path: &str) -> &str {
+    let mut from = 0;
+    if path.starts_with('@') {
+        // All is in some turn.
+        from = path.find('/').map_or(0, |end| end + 1);
+    }
+    path[from..].find('/').map_or("", |end| &path[..from + end])
+}
+
+impl Journal {
+    /// Whether the running code may see what a step came to.
+    pub(crate) fn is_its_turn(&mut self, id: &StepId) -> bool {
+        if self.order.is_empty() {
+            return true;
+        }
+        let Some(step) = self.steps.get(id) else {
+            return true;
+        };
+        let is_from_outside = is_from_outside(step);
+        let at = match (step.held, is_from_outside) {
+            (true, _) => seen(step),
+            // It came while the code was coming to what is recorded.
+            (false, true) => (NOT_SEEN, u64::MAX),
+            (false, false) => return true,
+        };
+        let is_its_turn = (!is_from_outside || self.begun_before(at).is_none())
+            && self.not_shown(id, at).is_none();
+        self.order.wants_more |= !is_its_turn;
+        is_its_turn
+    }
+
+    /// The outcome of a step, if it has one and it is its turn.
+    pub(crate) fn outcome_in_order(&mut self, id: &StepId) -> Option<Outcome> {
+        let outcome = self.steps.get(id)?.outcome.clone()?;
+        self.is_its_turn(id).then_some(outcome)
+    }
+
+    /// The running code has seen what a step came to, or has let go of it. Whether somebody has to
+    /// look again.
+    pub(crate) fn shown(&mut self, id: &StepId) -> bool {
+        if self.unseen == 0 {
+            return false;
+        }
+        if let Some(step) = self.steps.get_mut(id).filter(|step| step.held) {
+            step.held = false;
+            self.unseen -= 1;
+        }
+        self.unseen == 0 || std::mem::take(&mut self.order.wants_more)
+    }
+
+    /// The code can do nothing, and an outcome is held back or was not looked at: lets the next one
+    /// through. Whether there is one; if not, the code does not come to what is recorded.
+    pub(crate) fn let_one_through(&mut self) -> bool {
+        self.order.wants_more = false;
+        if self.order.is_empty() {
+            // They are the code's own, and it does not look at them.
+            let is_through = self.remaining == 0 && self.unseen > 0;
+            self.unseen = 0;
+            return is_through;
+        }
+        let steps = &self.steps;
+        let (last, shown) = ((NOT_SEEN, u64::MAX), |id: &StepId| !is_held(steps.get(id)));
+        let Some(next) = self.order.all.first(last, shown).cloned() else {
+            return std::mem::take(&mut self.unseen) > 0;
+        };
+        let Some((at, is_called)) = self.steps.get(&next).map(|s| (seen(s), s.called)) else {
+            return false;
+        };
+        let is_there = is_called && self.begun_before(at).is_none();
+        // Before it was noted what the code had seen, it may have seen it at any time.
+        if at.0 != NOT_SEEN && !is_there {
+            return false;
+        }
+        self.shown(&next);
+        true
+    }
+
+    /// A step that was begun before the code saw something, and that it has not come to.
+    fn begun_before(&mut self, at: (u64, u64)) -> Option<&StepId> {
+        if self.remaining == 0 {
+            return None;
+        }
+        let steps = &self.steps;
+        let called = |id: &StepId| steps.get(id).is_none_or(|step| step.called);
+        self.order.calls.first((at.0, 0), called)
+    }
+
+    /// An outcome that the code saw before something, and has not seen again.
+    fn not_shown(&mut self, id: &StepId, at: (u64, u64)) -> Option<&StepId> {
+        let steps = &self.steps;
+        let shown = |id: &StepId| !is_held(steps.get(id));
+        let order = &mut self.order;
+        let branch = branch_of(id.as_str());
+        if branch.is_empty() {
+            return order.all.first(at, shown);
+        }
+        let mut branches = order.branches.get_disjoint_mut([branch, ""]).into_iter();
+        branches.find_map(|list| list?.first(at, shown))
+    }
+}
+
+fn is_held(step: Option<&StepRecord>) -> bool {
+    step.is_some_and(|step| step.held)
+}
