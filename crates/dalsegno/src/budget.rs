@@ -30,6 +30,13 @@ impl Usage {
         self.tokens_out = self.tokens_out.saturating_add(other.tokens_out);
         self.cost_micros = self.cost_micros.saturating_add(other.cost_micros);
     }
+
+    pub(crate) fn subtract(&mut self, other: &Usage) {
+        self.steps = self.steps.saturating_sub(other.steps);
+        self.tokens_in = self.tokens_in.saturating_sub(other.tokens_in);
+        self.tokens_out = self.tokens_out.saturating_sub(other.tokens_out);
+        self.cost_micros = self.cost_micros.saturating_sub(other.cost_micros);
+    }
 }
 
 /// What a run and its children may use together. What is not set is not limited.
@@ -74,6 +81,11 @@ impl Budget {
     pub fn wall(mut self, limit: Duration) -> Budget {
         self.wall = Some(limit);
         self
+    }
+
+    /// Whether anything is set.
+    pub(crate) fn is_limited(&self) -> bool {
+        *self != Budget::default()
     }
 
     pub(crate) fn wall_us(&self) -> Option<u64> {

@@ -19,6 +19,7 @@ use dalsegno_store::{LocalStore, Store, StreamId};
 use crate::agent::Agent;
 use crate::bell::Bell;
 use crate::ctx::Host;
+use crate::ledger::Ledger;
 use crate::recovery::Recoveries;
 use crate::resource::Validators;
 use crate::run::{Run, Settings, Stopped};
@@ -46,6 +47,7 @@ pub(crate) struct Engine {
     pub runtime: Arc<dyn Runtime>,
     pub settings: Settings,
     pub syncer: Arc<Syncer>,
+    pub ledger: Arc<Ledger>,
     pub agents: HashMap<String, Arc<dyn Agent>>,
     /// This opening of the store.
     pub session: String,
@@ -139,6 +141,7 @@ impl Engine {
             return;
         }
         hub.not_moving.remove(run);
+        self.ledger.forget(run);
         if hub.resident.len() >= self.limits.running {
             hub.queue.push_back(run.clone());
             return;
@@ -167,6 +170,7 @@ impl Engine {
             }
         }
         hub.resident.remove(run);
+        self.ledger.forget(run);
         let mut next = None;
         while hub.resident.len() < self.limits.running && !hub.closing {
             next = hub.queue.pop_front();

@@ -3,7 +3,7 @@
 //! Invariant: the same events give the same journal, whoever reads them, and wherever a loop's last
 //! turn lets the reading begin.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use dalsegno_store::{Event, Payload, Status, StreamId, Version};
 
@@ -270,6 +270,10 @@ pub struct Journal {
     pub memory: Option<Version>,
     /// Written states that cannot be read any more, and what is used instead, in words.
     pub damage: Option<String>,
+    /// Children that have not ended, as far as the run has heard.
+    pub(crate) children: BTreeSet<StreamId>,
+    /// What it may use was changed since it was last started.
+    pub(crate) raised: bool,
     pub(crate) signals: BTreeMap<u64, Signal>,
     pub(crate) timers: BTreeMap<String, u64>,
     pub(crate) fired: HashSet<String>,
@@ -331,6 +335,8 @@ impl Default for Journal {
             recovered: None,
             memory: None,
             damage: None,
+            children: BTreeSet::new(),
+            raised: false,
             signals: BTreeMap::new(),
             timers: BTreeMap::new(),
             fired: HashSet::new(),

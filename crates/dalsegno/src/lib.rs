@@ -48,6 +48,7 @@ mod error;
 mod failure;
 mod fork;
 mod journal;
+mod ledger;
 mod orders;
 pub mod record;
 mod recovery;

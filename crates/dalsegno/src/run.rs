@@ -24,6 +24,7 @@ use crate::attention::Attention;
 use crate::ctx::Said;
 use crate::effect::{Durability, Granularity};
 use crate::journal::Journal;
+use crate::ledger::{Ledger, Spent};
 use crate::replay::ReplayGate;
 use crate::rules::{Mutant, Rule};
 use crate::runtime::Runtime;
@@ -91,6 +92,7 @@ pub struct Run {
     /// `None` if the run is only read, to be replayed.
     pub(crate) token: Option<u64>,
     pub(crate) syncer: Arc<Syncer>,
+    pub(crate) ledger: Arc<Ledger>,
     lineage: String,
     state: Mutex<RunState>,
 }
@@ -108,6 +110,8 @@ pub(crate) struct RunState {
     active: usize,
     /// Those of them that must not be dropped.
     active_once: usize,
+    /// Those of them that count for a budget, and whose outcome is not recorded.
+    under_way: u64,
     /// What the code waits for, by a number of its own.
     waits: BTreeMap<u64, Wait>,
     next_wait: u64,
@@ -152,6 +156,7 @@ impl Run {
         settings: Settings,
         token: Option<u64>,
         syncer: Arc<Syncer>,
+        ledger: Arc<Ledger>,
         mut journal: Journal,
     ) -> Run {
         journal.begin_replay();
@@ -168,6 +173,7 @@ impl Run {
             settings,
             token,
             syncer,
+            ledger,
             lineage,
             state: Mutex::new(RunState {
                 journal,
@@ -177,6 +183,7 @@ impl Run {
                 arrived: false,
                 active: 0,
                 active_once: 0,
+                under_way: 0,
                 waits: BTreeMap::new(),
                 next_wait: 0,
                 parked: BTreeMap::new(),
@@ -198,6 +205,12 @@ impl Run {
     /// What is known of the run. Never held over an await.
     pub(crate) fn state(&self) -> MutexGuard<'_, RunState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it has used, for whoever limits it.
+    pub(crate) fn spent(&self) -> Spent {
+        let state = self.state();
+        Spent::of(&state.journal, state.under_way)
     }
 
     /// Its name.

@@ -250,11 +250,12 @@ impl StepCall {
                 Err(stopped) => return ctx.frozen(stopped).await,
                 Ok(Begun::Recorded(outcome)) => return ctx.recorded(&id, outcome).await,
                 Ok(Begun::InDoubt(doubt)) => self.settle(doubt).await,
-                Ok(Begun::Execute(ticket)) => {
+                Ok(Begun::Execute(mut ticket)) => {
                     let call = Call::new(&ticket.key, ticket.attempt);
                     // What the closure does before it gives its future may panic, too.
                     let executed = async { code(call.clone()).await };
                     let result = self.execute(executed).await;
+                    ticket.used = call.used();
                     let value = match result {
                         Ok(value) => value,
                         Err(failure) => match self.failed(ticket, failure.at(id.as_str())).await {
@@ -265,7 +266,7 @@ impl StepCall {
                             Err(failure) => return Err(failure),
                         },
                     };
-                    return self.succeeded(ticket, &call, value).await;
+                    return self.succeeded(ticket, value).await;
                 }
             };
         }
@@ -295,13 +296,13 @@ impl StepCall {
         })
     }
 
-    async fn succeeded<T>(&self, ticket: Ticket, call: &Call, value: T) -> Result<T>
+    async fn succeeded<T>(&self, ticket: Ticket, value: T) -> Result<T>
     where
         T: Serialize + DeserializeOwned,
     {
         let (done, result) = match encode_and_read(&value) {
             Ok((output, read)) => {
-                let (output, usage) = (Some(output), call.used());
+                let (output, usage) = (Some(output), Usage::default());
                 (Done::Succeeded { output, usage }, Ok(read))
             }
             Err(failure) => {

@@ -106,9 +106,6 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
         if is_loop {
             fields = fields.with(record::created::LOOP, 1);
         }
-        for (key, limit) in ctx.what_is_left() {
-            fields = fields.with(key, limit);
-        }
         let input = self.input.clone()?;
         let created = NewEvent::new(Kind::RunCreated).with_fields(fields);
         let created = created.with_input(input.clone());
@@ -137,25 +134,6 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
             Ok(_) => failure,
             Err(refused) => refused,
         }
-    }
-}
-
-impl Ctx {
-    /// What a child may use: what is left of the run's own budget.
-    fn what_is_left(&self) -> Vec<(u64, u64)> {
-        let state = self.run.state();
-        let (budget, usage) = (&state.journal.budget, &state.journal.usage);
-        let spent_us = self.run.runtime.now_us();
-        let spent_us = spent_us.saturating_sub(state.journal.created.time_us);
-        let limits = [
-            (record::created::STEPS, budget.steps, usage.steps),
-            (record::created::TOKENS, budget.tokens, usage.tokens()),
-            (record::created::COST, budget.cost_micros, usage.cost_micros),
-            (record::created::WALL, budget.wall_us(), spent_us),
-        ];
-        let left = limits.into_iter();
-        left.filter_map(|(key, limit, used)| limit.map(|limit| (key, limit.saturating_sub(used))))
-            .collect()
     }
 }
 

@@ -60,11 +60,11 @@ impl Ctx {
                 },
                 Err(failure) => (Err(failure.clone()), Err(failure)),
             };
-            let usage = ctx.run.forget_kept_back(&id);
+            ticket.used = ctx.run.forget_kept_back(&id);
             let done = match done {
                 Ok(output) => Done::Succeeded {
                     output: Some(output),
-                    usage,
+                    usage: Default::default(),
                 },
                 Err(failure) => Done::Failed(failure),
             };

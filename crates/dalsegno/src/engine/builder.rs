@@ -17,6 +17,7 @@ use crate::ctx::Ctx;
 use crate::effect::{Durability, Granularity};
 use crate::error::Error;
 use crate::failure::Result as StepResult;
+use crate::ledger::Ledger;
 use crate::recovery::Recoveries;
 use crate::resource::Validators;
 use crate::run::Settings;
@@ -191,6 +192,7 @@ impl Builder {
             Durability::Strict => None,
             Durability::Bounded(bound) => Some(bound),
         };
+        let ledger = Ledger::new(Arc::clone(&store));
         let syncer = Syncer::new(Arc::clone(&store), Arc::clone(&runtime), bound);
         let session = self
             .session
@@ -202,6 +204,7 @@ impl Builder {
             runtime,
             settings: self.settings,
             syncer,
+            ledger,
             agents: self.agents,
             session,
             opened_us,

@@ -77,9 +77,12 @@ impl Engine {
             self.settings,
             Some(lease.token),
             Arc::clone(&self.syncer),
+            Arc::clone(&self.ledger),
             journal,
         ));
         self.now_resident(id, &run);
+        self.ledger.is_here(&run);
+        self.tell_children(&run).await;
         let may_start = self.may_start(&run, started, crashed, crash_loop).await;
         let left = match (may_start, agent) {
             (Err(stopped), _) => Left::Stopped(stopped),
@@ -314,6 +317,7 @@ where
             Left::Arrived => {
                 // If it stops the run, that is seen in the next round.
                 drop(run.catch_up().await);
+                engine.tell_children(run).await;
             }
             left => return left,
         }
@@ -326,11 +330,15 @@ fn look(run: &Run) -> Option<Left> {
         return Some(Left::Arrived);
     }
     let stopped = run.stopped()?;
-    let busy = match stopped {
-        // What is under way is finished first; nothing more is begun.
+    // What is under way is finished first; nothing more is begun. A run that used up its budget
+    // must not lose what it has paid for, nor any other make a doubt where there is none.
+    let busy = match &stopped {
         Stopped::Closing => run.is_busy(),
-        Stopped::Cancelled(_) => run.is_busy_with_once(),
-        _ => false,
+        Stopped::Attention(attention) if attention.kind == AttentionKind::Budget => run.is_busy(),
+        Stopped::Attention(_) | Stopped::Cancelled(_) | Stopped::Failed(_) => {
+            run.is_busy_with_once()
+        }
+        Stopped::Fenced(_) | Stopped::Store(_) | Stopped::EndOfRecord => false,
     };
     (!busy).then_some(Left::Stopped(stopped))
 }

@@ -13,6 +13,7 @@ use super::drive::Left;
 use crate::attention::{Attention, AttentionKind};
 use crate::budget::Usage;
 use crate::failure::{Certainty, Failure, FailureKind};
+use crate::journal;
 use crate::record;
 use crate::rules::Rule;
 use crate::run::{NotRecorded, Run, Stopped};
@@ -130,8 +131,11 @@ impl Engine {
     }
 
     async fn attention(&self, run: &Arc<Run>, attention: Attention) -> Result<(), String> {
-        // What was kept back must not be recorded behind a mismatch.
-        run.drop_kept_back();
+        // What was kept back must not be recorded behind a mismatch. A run that used up its budget
+        // has paid for it.
+        if attention.kind != AttentionKind::Budget {
+            run.drop_kept_back();
+        }
         let waits = vec!["a person".to_owned()];
         let events = vec![record::run_checkpointed(&waits), attention.event()];
         let let_go = self.let_go(run, events).await;
@@ -157,6 +161,32 @@ impl Engine {
         };
         let released = self.store.release_lease(run.id(), token).await;
         released.map_err(|e| e.to_string())
+    }
+
+    /// If what a run may use was changed: those below it that wait for just that look again.
+    pub(super) async fn tell_children(&self, run: &Run) {
+        let mut below: Vec<StreamId> = {
+            let mut state = run.state();
+            match std::mem::take(&mut state.journal.raised) {
+                true => state.journal.children.iter().cloned().collect(),
+                false => return,
+            }
+        };
+        while let Some(child) = below.pop() {
+            // One that cannot be read is stopped for that.
+            let Ok(journal) = journal::load(&*self.store, &child, None).await else {
+                continue;
+            };
+            below.extend(journal.children);
+            let attention = journal.attention.map(|attention| attention.kind);
+            if attention == Some(AttentionKind::Budget) {
+                let cleared = NewEvent::new(Kind::AttentionCleared);
+                let cleared = Append::to(child.clone(), vec![cleared]);
+                if self.store.append(vec![cleared]).await.is_ok() {
+                    self.launch(&child);
+                }
+            }
+        }
     }
 
     /// Asks the children of a run to end, too.

@@ -74,6 +74,7 @@ impl Journal {
                     open.for_each(|step| step.crashes += 1);
                 }
                 self.status = Status::Running;
+                self.raised = false;
                 self.waits.clear();
                 // What was accepted has been noted anew, in the same append.
                 self.resources
@@ -144,6 +145,7 @@ impl Journal {
             Kind::RunRecovered => self.recovered = Some(event.sequence),
             Kind::BudgetSet => {
                 let number = |key| fields.number(key);
+                self.raised = true;
                 self.budget.update(&Budget {
                     steps: number(record::budget::STEPS),
                     tokens: number(record::budget::TOKENS),
@@ -247,6 +249,7 @@ impl Journal {
                 step.attempts = number(record::step::ATTEMPT).unwrap_or(1);
                 let child = event.fields.text(record::step::CHILD);
                 step.child = child.and_then(|child| child.parse().ok());
+                self.children.extend(step.child.clone());
                 if let Some(key) = event.fields.text(record::step::KEY) {
                     step.key = Some(key.to_owned());
                 }
@@ -263,6 +266,7 @@ impl Journal {
                 match event.fields.number(record::failure::RETRY_AT) {
                     Some(at) => {
                         step.retry = Some(Box::new((failure, at)));
+                        self.usage.add(&read_usage(&event.fields));
                         self.progress += 1;
                     }
                     None => self.end_step(&id, &event, Outcome::Failed(failure)),
@@ -336,6 +340,9 @@ impl Journal {
         self.progress += 1;
         step.outcome = Some(outcome);
         step.retry = None;
+        if let Some(child) = &step.child {
+            self.children.remove(child);
+        }
         // Whatever it asked for, nobody waits for it any more.
         if let Some(asked) = self.approvals.get_mut(id) {
             asked.used = true;
@@ -463,6 +470,7 @@ impl Journal {
         self.steps.clear();
         self.fired.clear();
         self.approvals.clear();
+        self.children.clear();
         self.remaining = 0;
         (self.unseen, self.order) = Default::default();
         (self.progress, self.progress_at_start, self.deaths) = (0, 0, 0);

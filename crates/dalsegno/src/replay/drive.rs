@@ -22,6 +22,7 @@ use crate::ctx::{CatchPanic, Ctx, Host};
 use crate::error::Error;
 use crate::failure::Result;
 use crate::journal::bytes_of;
+use crate::ledger::Ledger;
 use crate::run::{Run, Settings, Stopped, same_payload, shown, shown_new};
 use crate::runtime::BoxFuture;
 use crate::step::StepId;
@@ -61,6 +62,7 @@ pub(super) async fn replay(
     };
     let runtime = Arc::clone(&parts.runtime);
     let syncer = Syncer::new(Arc::clone(&store), Arc::clone(&runtime), None);
+    let ledger = Ledger::new(Arc::clone(&store));
     let run = Run::new(
         id,
         store,
@@ -68,6 +70,7 @@ pub(super) async fn replay(
         Settings::default(),
         None,
         syncer,
+        ledger,
         journal,
     );
     let run = Arc::new(run);

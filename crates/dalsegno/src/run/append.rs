@@ -286,12 +286,12 @@ impl RunState {
     }
 }
 
-/// What a step used, unless it is tried again.
-fn used(event: &NewEvent) -> Option<Usage> {
-    if event.fields.get(record::failure::RETRY_AT).is_some() {
-        return None;
-    }
+/// What a step used. One that is tried again counts when it is done.
+pub(super) fn used(event: &NewEvent) -> Option<Usage> {
     let mut usage = read_usage(&event.fields);
+    if event.fields.get(record::failure::RETRY_AT).is_some() {
+        return Some(usage);
+    }
     let kind = event.fields.number(record::step::KIND);
     let kind = kind.and_then(StepKind::from_number);
     if matches!(kind, Some(StepKind::Model | StepKind::Tool)) {

@@ -21,6 +21,7 @@ use serde_json::json;
 use super::append::NotRecorded;
 use super::{Active, Run, Stopped, Wait};
 use crate::attention::{Attention, AttentionKind};
+use crate::budget::Usage;
 use crate::effect::{Effect, Moment, may_be_kept_back};
 use crate::failure::{Certainty, Failure, FailureKind};
 use crate::journal::{Outcome, StepRecord};
@@ -86,8 +87,22 @@ pub struct Ticket {
     pub key: String,
     /// The outcome may be recorded later or never.
     pub(crate) kept_back: bool,
+    /// What its code used, whatever came of it.
+    pub(crate) used: Usage,
+    /// It counts for a budget until its outcome does.
+    pub(super) counted: Option<Counted>,
     /// The run is busy until the step is finished.
     pub(crate) active: Option<Active>,
+}
+
+/// A step under way that counts for a budget.
+#[derive(Debug)]
+pub(super) struct Counted(Arc<Run>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.state().under_way -= 1;
+    }
 }
 
 /// A `once` step that was begun, and whose outcome nobody knows.
@@ -265,12 +280,14 @@ impl Run {
         if self.is_replay() {
             return Err(self.stop(Stopped::EndOfRecord));
         }
-        self.check_budget(&step)?;
+        let counted = self.count(&step).await?;
         let key = self.key(&step.id, attempt);
         self.state().executed += 1;
         let kept_back = self.keeps_back(&step);
         if kept_back {
-            return Ok(Begun::Execute(self.ticket(step, attempt, key, kept_back)));
+            let mut ticket = self.ticket(step, attempt, key, kept_back);
+            ticket.counted = counted;
+            return Ok(Begun::Execute(ticket));
         }
         // The record has it from the first attempt.
         let input = step.input.take().filter(|_| attempt == 1);
@@ -300,7 +317,9 @@ impl Run {
             None | Some(Stopped::Closing) => {}
             Some(stopped) => return Err(stopped),
         }
-        Ok(Begun::Execute(self.ticket(step, attempt, key, kept_back)))
+        let mut ticket = self.ticket(step, attempt, key, kept_back);
+        ticket.counted = counted;
+        Ok(Begun::Execute(ticket))
     }
 
     fn ticket(self: &Arc<Self>, step: Step, attempt: u64, key: String, kept_back: bool) -> Ticket {
@@ -321,6 +340,8 @@ impl Run {
             attempt,
             key,
             kept_back,
+            used: Usage::default(),
+            counted: None,
             active: Some(active),
         }
     }
@@ -336,22 +357,27 @@ impl Run {
         coarse && may_be_kept_back(step.effect) && step.kind != StepKind::PlanStep
     }
 
-    fn check_budget(&self, step: &Step) -> Result<(), Stopped> {
+    /// Counts a step as under way, if there is room for it in the budgets that it counts for.
+    async fn count(self: &Arc<Self>, step: &Step) -> Result<Option<Counted>, Stopped> {
         if !matches!(step.kind, StepKind::Model | StepKind::Tool) {
-            return Ok(());
+            return Ok(None);
         }
-        let state = self.state();
-        let journal = &state.journal;
-        let now_us = self.runtime.now_us();
-        let wall_us = now_us.saturating_sub(journal.created.time_us);
-        let Some(over) = journal.budget.exceeded(&journal.usage, wall_us) else {
-            return Ok(());
+        let is_limited = {
+            let state = self.state();
+            let journal = &state.journal;
+            journal.budget.is_limited() || journal.created.parent.is_some()
         };
-        drop(state);
-        let reason = format!(
-            "the budget is used up before {}: {over}: raise it to go on",
-            step.id
-        );
+        if !is_limited {
+            return Ok(None);
+        }
+        let now_us = self.runtime.now_us();
+        let begin = || self.state().under_way += 1;
+        let over = self.ledger.may_begin(self, now_us, begin).await;
+        let over = over.map_err(|e| self.stop(Stopped::Store(e.to_string())))?;
+        let Some(over) = over else {
+            return Ok(Some(Counted(Arc::clone(self))));
+        };
+        let reason = format!("before {} {over}: raise it to go on", step.id);
         let attention = Attention::new(AttentionKind::Budget, reason).at(&step.id);
         Err(self.stop(Stopped::Attention(attention)))
     }

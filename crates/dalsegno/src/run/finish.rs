@@ -52,9 +52,9 @@ impl Run {
         mut ticket: Ticket,
         done: Done,
     ) -> Result<Result<(), Failure>, Stopped> {
-        let step = &ticket.step;
+        let step = &ticket.step.clone();
         let was_done = matches!(done, Done::Succeeded { .. });
-        let events = outcome_events(step, done);
+        let events = outcome_events(step, done, &ticket.used);
         let room = self.state().kept_back.len() < KEPT_BACK_LIMIT;
         let finished = if ticket.kept_back && room && small(&events) {
             let mut state = self.state();
@@ -62,6 +62,8 @@ impl Run {
                 state.note_usage(&event);
                 state.kept_back.push((step.id.clone(), event));
             }
+            drop(state);
+            drop(ticket.counted.take());
             Ok(())
         } else {
             let finished = match self.record(events).await {
@@ -74,7 +76,8 @@ impl Run {
                     };
                     let failure = Failure::of(FailureKind::TooLarge, Certainty::Terminal, why);
                     let failure = failure.at(step.id.as_str());
-                    let events = outcome_events(step, Done::Failed(failure.clone()));
+                    let done = Done::Failed(failure.clone());
+                    let events = outcome_events(step, done, &ticket.used);
                     match self.record(events).await {
                         Ok(_) => Err(failure),
                         Err(NotRecorded::Stopped(stopped)) => return Err(stopped),
@@ -84,6 +87,7 @@ impl Run {
                     }
                 }
             };
+            drop(ticket.counted.take());
             let sights = self.state().sights;
             self.commit(step.effect, Moment::AfterOutcome).await?;
             let mut state = self.state();
@@ -109,13 +113,13 @@ impl Run {
         let mut state = self.state();
         state.kept_back.retain(|(id, event)| {
             let forget = id.as_str().starts_with(&inside);
-            if forget {
-                let mut usage = crate::journal::read_usage(&event.fields);
-                usage.steps += 1;
+            if let (true, Some(usage)) = (forget, super::append::used(event)) {
                 used.add(&usage);
             }
             !forget
         });
+        // It counts with the plan step.
+        state.journal.usage.subtract(&used);
         used
     }
 
@@ -185,17 +189,22 @@ impl Run {
     }
 }
 
-fn outcome_events(step: &Step, done: Done) -> Vec<NewEvent> {
+fn outcome_events(step: &Step, done: Done, used: &Usage) -> Vec<NewEvent> {
     match done {
-        Done::Succeeded { output, usage } => {
+        Done::Succeeded { output, mut usage } => {
+            usage.add(used);
             let event = record::succeeded(&step.id, step.kind, output);
             vec![record::with_usage(event, &usage)]
         }
-        Done::Failed(failure) => vec![record::failed(&step.id, step.kind, &failure, None)],
-        Done::FailedForNow(failure, at) => vec![
-            record::failed(&step.id, step.kind, &failure, Some(at)),
-            record::timer_set(&retry_timer(&step.id), at),
-        ],
+        Done::Failed(failure) => {
+            let event = record::failed(&step.id, step.kind, &failure, None);
+            vec![record::with_usage(event, used)]
+        }
+        Done::FailedForNow(failure, at) => {
+            let event = record::failed(&step.id, step.kind, &failure, Some(at));
+            let timer = record::timer_set(&retry_timer(&step.id), at);
+            vec![record::with_usage(event, used), timer]
+        }
     }
 }
 
