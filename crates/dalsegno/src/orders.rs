@@ -7,7 +7,9 @@
 //! run, one that has ended, an approval that nobody asked for or that has its answer, a step that
 //! is not in doubt.
 
-use dalsegno_store::{Fields, Kind, NewEvent, NewPayload, Store, StoreError, StreamId};
+use dalsegno_store::{
+    Event, Fields, Kind, NewEvent, NewPayload, Store, StoreError, StreamId, Value,
+};
 
 use crate::budget::Budget;
 use crate::error::Error;
@@ -129,6 +131,29 @@ fn closed(asked: &ApprovalRecord, now_us: u64) -> Option<String> {
     asked
         .used
         .then(|| "the run has gone on without an answer".to_owned())
+}
+
+/// Why an order that was recorded changes nothing, if it does not: another was faster.
+pub(crate) fn does_not_count(before: &Journal, order: &Event) -> Option<String> {
+    let step = order.fields.text(record::step::STEP).map(StepId::new)?;
+    match order.kind {
+        Kind::ApprovalAnswered => {
+            let Some(asked) = before.approvals.get(&step) else {
+                return Some(format!("{step} is not asked for any more"));
+            };
+            let hash = order.fields.get(record::approval::HASH);
+            if !matches!(hash, Some(Value::Bytes(hash)) if *hash == asked.hash) {
+                return Some(format!("{step} asks for something else by now"));
+            }
+            closed(asked, order.time_us)
+        }
+        Kind::StepResolved => {
+            let found = before.steps.get(&step);
+            let is_open = found.is_some_and(|found| found.is_open()) && before.fail.is_none();
+            (!is_open).then(|| format!("{step} is not in doubt any more: another has resolved it"))
+        }
+        _ => None,
+    }
 }
 
 /// What became of a step in doubt.

@@ -4,7 +4,8 @@
 //! them up, now or when it is next started.
 //!
 //! Invariant: an order is on disk when it was sent, and is taken up exactly once or refused with a
-//! reason. It was checked against what the sender saw: if another answer came first, that one counts.
+//! reason. It was checked against what the sender saw: if another answer came first, that one counts,
+//! and the sender is told so.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use serde::Serialize;
 use crate::budget::Budget;
 use crate::ctx::encode;
 use crate::error::Error;
-use crate::journal::Verdict;
+use crate::journal::{self, Verdict};
 use crate::orders::{self, Order, Said};
 use crate::runtime::{Runtime, Tokio};
 
@@ -270,7 +271,16 @@ impl Sent {
     async fn outcome(&self) -> Result<Taken, Error> {
         if let Some(event) = self.find(&self.run, self.before).await? {
             let sequence = event.sequence;
-            return Ok(Taken { sequence });
+            // What the run had heard before decides whether it counts.
+            let before = Some(sequence.saturating_sub(1));
+            let journal = journal::load(&*self.store, &self.run, before).await?;
+            return match orders::does_not_count(&journal, &event) {
+                None => Ok(Taken { sequence }),
+                Some(why) => Err(Error::Refused {
+                    run: self.run.name().to_owned(),
+                    why,
+                }),
+            };
         }
         let refused = self.find(&StreamId::store(), self.own_before).await?;
         let refused = refused.filter(|event| event.kind == Kind::LetterRefused);
