@@ -3,6 +3,7 @@
 //! Invariant: a timer is fired by recording that it has; who waits for it hears of that like of any
 //! other event. Leases are renewed here, so that no step can be too long for one.
 
+use std::collections::HashSet;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use crate::record;
 
 /// Timers fired at once.
 const AT_ONCE: usize = 256;
+/// After a failure it looks again after so long.
+const AGAIN_US: u64 = 1_000_000;
 /// Without any timer the dispatcher looks again after so long.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -27,6 +30,8 @@ pub(crate) async fn dispatch(engine: Weak<Engine>) {
             return;
         }
         let rung = engine.dispatch.count();
+        // A timer that is set while this looks is not seen by it: it has to ring.
+        engine.hub().looks_at_us = u64::MAX;
         let now_us = engine.runtime.now_us();
         let next_us = engine.fire_timers(now_us).await;
         engine.take_letters().await;
@@ -59,15 +64,22 @@ pub(crate) async fn dispatch(engine: Weak<Engine>) {
 }
 
 impl Engine {
-    /// Fires all timers that are due; when the next one is.
+    /// Fires all timers that are due; when to look again.
     async fn fire_timers(&self, now_us: u64) -> u64 {
+        let again_us = now_us + AGAIN_US;
+        // Of runs that take nothing, as those with lost events do. They must not be in the way of
+        // others.
+        let mut refused = HashSet::new();
         loop {
-            let due = match self.store.timers_due(now_us, AT_ONCE).await {
-                Ok(due) => due,
-                Err(_) => return u64::MAX,
+            let limit = AT_ONCE + refused.len();
+            let Ok(due) = self.store.timers_due(now_us, limit).await else {
+                return again_us;
             };
-            let full = due.len() == AT_ONCE;
+            let full = due.len() == limit;
             for timer in due {
+                if refused.contains(&(timer.run.clone(), timer.id.clone())) {
+                    continue;
+                }
                 let fired = vec![record::timer_fired(&timer.id)];
                 let append = Append::to(timer.run.clone(), fired);
                 match self.store.append(vec![append]).await {
@@ -75,15 +87,21 @@ impl Engine {
                         self.syncer.appended(appended.position);
                         self.launch(&timer.run);
                     }
-                    // The run has ended meanwhile, or nothing can be recorded: then whoever has
-                    // the run hears of it.
-                    Err(StoreError::Ended { .. }) => {}
-                    Err(_) => return now_us + 1_000_000,
+                    Err(StoreError::Ended { .. } | StoreError::Refused { .. }) => {
+                        refused.insert((timer.run, timer.id));
+                    }
+                    // Nothing can be recorded: whoever has a run hears of it.
+                    Err(_) => return again_us,
                 }
             }
             if !full {
                 let next = self.store.next_timer_us().await;
-                return next.ok().flatten().unwrap_or(u64::MAX);
+                // A timer that is due and was refused is no reason to look again at once.
+                let next_us = next.ok().flatten().unwrap_or(u64::MAX);
+                return match next_us <= now_us {
+                    true => again_us,
+                    false => next_us,
+                };
             }
         }
     }

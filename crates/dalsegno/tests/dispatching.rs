@@ -1,0 +1,207 @@
+//! Timers fire in time, whatever other runs do; and runs that wait for a place wait once.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "common/machine.rs"]
+mod machine;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dalsegno::testkit::SimRuntime;
+use dalsegno::{Builder, Ctx, Effect, Runtime};
+use dalsegno_store::mailbox::NewLetter;
+use dalsegno_store::{
+    Answer, Append, Appended, Kind, Lease, LetterRef, LettersTaken, LocalStore, Payload, Position,
+    Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer, Version,
+};
+use machine::{Machine, Outside, Process, agent, tool};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A store with a run that takes nothing, as one that has lost events.
+#[derive(Debug)]
+struct Odd {
+    store: LocalStore,
+    clock: SimRuntime,
+}
+
+impl Store for Odd {
+    fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
+        Box::pin(async move {
+            let mut events = batch.iter().flat_map(|append| &append.events);
+            let fires = events.any(|event| event.kind == Kind::TimerFired);
+            match batch.first() {
+                Some(append) if fires && append.stream.name() == "broken" => {
+                    Err(StoreError::Refused {
+                        stream: append.stream.clone(),
+                        kind: Kind::TimerFired,
+                        why: "events of it were lost".into(),
+                    })
+                }
+                _ => self.store.append(batch).await,
+            }
+        })
+    }
+
+    fn durable(&self, position: Position) -> Answer<'_, ()> {
+        self.store.durable(position)
+    }
+
+    fn head<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<Version>> {
+        self.store.head(stream)
+    }
+
+    fn read<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        from: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Recorded>> {
+        self.store.read(stream, from, limit)
+    }
+
+    fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
+        self.store.payload(payload)
+    }
+
+    fn streams<'a>(
+        &'a self,
+        kind: StreamKind,
+        after: Option<&'a StreamId>,
+        limit: usize,
+    ) -> Answer<'a, Vec<(StreamId, Version)>> {
+        self.store.streams(kind, after, limit)
+    }
+
+    fn runs<'a>(&'a self, query: &'a RunQuery) -> Answer<'a, Vec<RunInfo>> {
+        self.store.runs(query)
+    }
+
+    fn take_lease<'a>(
+        &'a self,
+        run: &'a StreamId,
+        owner: &'a str,
+        for_us: u64,
+    ) -> Answer<'a, Lease> {
+        self.store.take_lease(run, owner, for_us)
+    }
+
+    fn renew_lease<'a>(&'a self, run: &'a StreamId, token: u64, for_us: u64) -> Answer<'a, Lease> {
+        self.store.renew_lease(run, token, for_us)
+    }
+
+    fn release_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
+        self.store.release_lease(run, token)
+    }
+
+    fn timers_due(&self, now_us: u64, limit: usize) -> Answer<'_, Vec<Timer>> {
+        self.store.timers_due(now_us, limit)
+    }
+
+    /// Whoever asks gets the answer a little later, when it may no longer be true.
+    fn next_timer_us(&self) -> Answer<'_, Option<u64>> {
+        Box::pin(async move {
+            let next = self.store.next_timer_us().await;
+            let later_us = self.clock.now_us() + 5_000;
+            self.clock.sleep_until(later_us).await;
+            next
+        })
+    }
+
+    fn send<'a>(&'a self, letter: &'a NewLetter) -> Answer<'a, LetterRef> {
+        self.store.send(letter)
+    }
+
+    fn is_taken<'a>(&'a self, letter: &'a LetterRef) -> Answer<'a, bool> {
+        self.store.is_taken(letter)
+    }
+
+    fn take_letters(&self) -> Answer<'_, LettersTaken> {
+        self.store.take_letters()
+    }
+
+    fn position(&self) -> Answer<'_, Position> {
+        self.store.position()
+    }
+
+    fn changed(&self, after: Position) -> Answer<'_, Position> {
+        self.store.changed(after)
+    }
+}
+
+fn start(machine: &Machine, builder: Builder) -> Process {
+    let clock = machine.runtime.clone();
+    let store = machine.open_store();
+    machine.start_on(builder, Arc::new(Odd { store, clock }), "a process")
+}
+
+fn sleeper(outside: &Outside) -> Builder {
+    agent(Builder::new(), "a", outside, |ctx, _, _| async move {
+        ctx.sleep(SECOND).await?;
+        Ok("slept".to_owned())
+    })
+}
+
+#[test]
+fn a_timer_that_is_set_while_the_next_one_is_looked_for_fires_in_time() {
+    let (machine, outside) = (Machine::new(), Outside::default());
+    let process = start(&machine, sleeper(&outside));
+    process.begin("a", "r", "");
+    process.pass(2 * SECOND);
+    assert!(process.journal("r").status.is_final());
+}
+
+#[test]
+fn a_run_that_takes_nothing_does_not_hold_up_the_timers_of_others() {
+    let (machine, outside) = (Machine::new(), Outside::default());
+    let process = start(&machine, sleeper(&outside));
+    process.begin("a", "broken", "");
+    process.pass(SECOND / 2);
+    process.begin("a", "r", "");
+    process.pass(5 * SECOND);
+    assert!(!process.journal("broken").status.is_final());
+    assert!(process.journal("r").status.is_final());
+}
+
+#[test]
+fn a_run_that_waits_for_a_place_is_taken_up_once() {
+    let (machine, outside) = (Machine::new(), Outside::default());
+    let clock = machine.runtime.clone();
+    let builder = agent(
+        Builder::new().max_running(1),
+        "waits",
+        &outside,
+        |ctx, _, _| async move { ctx.signal::<String>("go").await },
+    );
+    let builder = agent(builder, "works", &outside, move |ctx: Ctx, outside, _| {
+        let clock = clock.clone();
+        async move {
+            let look = ctx.tool("look").read_only().call(|_| {
+                let work = clock.sleep_until(clock.now_us() + 10_000_000);
+                async move {
+                    work.await;
+                    Ok(())
+                }
+            });
+            look.await?;
+            tool(&ctx, &outside, Effect::Once, "done", "").await
+        }
+    });
+    let process = machine.start(builder);
+    process.begin("waits", "r", "");
+    process.begin("works", "other", "");
+    for _ in 0..50 {
+        let app = process.app.clone();
+        let said = process.now(async move { app.signal("r", "other", "").await });
+        said.unwrap();
+    }
+    process.pass(20 * SECOND);
+    assert_eq!(outside.count("done"), 1);
+    let store = Arc::clone(process.app.store());
+    let run = StreamId::run("r").unwrap();
+    let events = process.now(async move { store.events(&run, 1, 999).await });
+    let events = events.unwrap();
+    let taken = events.iter().filter(|e| e.kind == Kind::LeaseTaken).count();
+    assert_eq!(taken, 2, "first, and when it had its place");
+}
