@@ -93,8 +93,9 @@ impl Default for EngineLimits {
 struct Hub {
     /// Runs that have a task.
     resident: HashMap<StreamId, Resident>,
-    /// Runs that wait for a place.
+    /// Runs that wait for a place, each once.
     queue: VecDeque<StreamId>,
+    queued: HashSet<StreamId>,
     /// Who waits for a run to end.
     ends: HashMap<StreamId, Arc<Bell>>,
     /// Why a run that could go on does not.
@@ -143,7 +144,9 @@ impl Engine {
         hub.not_moving.remove(run);
         self.ledger.forget(run);
         if hub.resident.len() >= self.limits.running {
-            hub.queue.push_back(run.clone());
+            if hub.queued.insert(run.clone()) {
+                hub.queue.push_back(run.clone());
+            }
             return;
         }
         hub.resident.insert(run.clone(), Resident::default());
@@ -166,6 +169,8 @@ impl Engine {
                 if let Some(resident) = hub.resident.get_mut(run) {
                     resident.again = false;
                 }
+                // Something has come since: that may no longer be so.
+                hub.not_moving.remove(run);
                 return true;
             }
         }
@@ -174,6 +179,9 @@ impl Engine {
         let mut next = None;
         while hub.resident.len() < self.limits.running && !hub.closing {
             next = hub.queue.pop_front();
+            if let Some(run) = &next {
+                hub.queued.remove(run);
+            }
             match &next {
                 Some(waiting) if hub.resident.contains_key(waiting) => {}
                 Some(waiting) => {
@@ -214,6 +222,19 @@ impl Engine {
         Arc::clone(hub.ends.entry(run.clone()).or_default())
     }
 
+    /// Nobody waits for a run any more who has this bell.
+    fn forget_bell(&self, run: &StreamId, bell: Arc<Bell>) {
+        let mut hub = self.hub();
+        drop(bell);
+        if hub
+            .ends
+            .get(run)
+            .is_some_and(|bell| Arc::strong_count(bell) == 1)
+        {
+            hub.ends.remove(run);
+        }
+    }
+
     fn ring_end(&self, run: &StreamId) {
         let bell = self.hub().ends.remove(run);
         if let Some(bell) = bell {
@@ -226,6 +247,7 @@ impl Engine {
         let mut hub = self.hub();
         hub.closing = true;
         hub.queue.clear();
+        hub.queued.clear();
         let runs: Vec<_> = hub
             .resident
             .values()

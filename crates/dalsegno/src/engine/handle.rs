@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Builder, Engine};
+use crate::bell::Bell;
 use crate::budget::Budget;
 use crate::ctx::encode;
 use crate::error::Error;
@@ -308,15 +309,15 @@ impl RunHandle {
     /// Waits until the run has ended, or needs a person.
     async fn ended(&self) -> Result<Outcome, Error> {
         loop {
-            let bell = self.engine.end_bell(&self.id);
-            let rung = bell.count();
+            let waiter = Waiter::new(self);
+            let rung = waiter.bell.count();
             if let Some(ended) = self.look().await? {
                 return Ok(ended);
             }
             if self.engine.is_closing() {
                 return Err(Error::Closed);
             }
-            bell.after(rung).await;
+            waiter.bell.after(rung).await;
         }
     }
 
@@ -356,8 +357,60 @@ impl RunHandle {
     }
 }
 
+/// Somebody who waits for a run to end, until that is dropped.
+struct Waiter<'a> {
+    run: &'a RunHandle,
+    bell: Arc<Bell>,
+}
+
+impl Waiter<'_> {
+    fn new(run: &RunHandle) -> Waiter<'_> {
+        let bell = run.engine.end_bell(&run.id);
+        Waiter { run, bell }
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let bell = std::mem::take(&mut self.bell);
+        self.run.engine.forget_bell(&self.run.id, bell);
+    }
+}
+
 impl Engine {
     fn why_not_moving(&self, run: &StreamId) -> Option<String> {
         self.hub().not_moving.get(run).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::testkit::SimRuntime;
+    use crate::{Builder, Ctx};
+    use dalsegno_simdisk::SimDisk;
+    use dalsegno_store::Options;
+
+    #[test]
+    fn who_has_waited_for_a_run_leaves_nothing_behind() {
+        let (runtime, disk) = (SimRuntime::new(1), SimDisk::new(1));
+        let options = Options::new().fs(Arc::new(disk)).without_threads();
+        let store = options.open(std::path::Path::new("store")).unwrap();
+        let code = |_: Ctx, input: u64| async move { Ok(input) };
+        let builder = Builder::new().agent("a", code).without_mailbox();
+        let builder = builder.runtime(Arc::new(runtime.clone()));
+        let left = runtime.complete(
+            async move {
+                let app = builder.open_store(Arc::new(store)).await.unwrap();
+                for _ in 0..3 {
+                    assert_eq!(app.run::<_, u64>("a", "r", &7).await.unwrap(), 7);
+                }
+                let left = app.engine.hub().ends.len();
+                left
+            },
+            &|| false,
+        );
+        assert_eq!(left, Some(0));
     }
 }
