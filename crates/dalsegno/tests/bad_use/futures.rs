@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use dalsegno::{AttentionKind, Builder, Ctx, Effect, Error, FailureKind, Retry, Runtime};
+use dalsegno::{AttentionKind, Builder, Ctx, Effect, Error, Failure, FailureKind, Retry, Runtime};
 
 use super::machine::{Machine, Outside, agent, tool};
 
@@ -247,6 +247,44 @@ fn a_task_that_outlives_the_run_executes_nothing() {
     let head = process.head("r");
     process.pass(120 * SECOND);
     assert_eq!((outside.count("late"), process.head("r")), (0, head));
+}
+
+/// One step is in doubt while another is under way: that one is finished, and no second doubt is made.
+#[test]
+fn a_once_step_beside_one_in_doubt_is_finished_first() {
+    let (machine, outside) = (Machine::new(), Outside::default());
+    let clock = machine.runtime.clone();
+    let code = move |ctx: Ctx, outside: Outside, _: String| {
+        let clock = clock.clone();
+        async move {
+            let pay = ctx.tool("pay").call(|call| {
+                let (outside, clock) = (outside.clone(), clock.clone());
+                async move {
+                    outside.ask("pay", call.key(), "").await;
+                    clock.sleep_until(clock.now_us() + 5_000_000).await;
+                    Ok("paid".to_owned())
+                }
+            });
+            let send = ctx.tool("send").call(|_| {
+                let sent = clock.sleep_until(clock.now_us() + 1_000_000);
+                async move {
+                    sent.await;
+                    Err::<String, _>(Failure::new("connection reset"))
+                }
+            });
+            let (paid, sent) = tokio::join!(pay, send);
+            Ok(format!("{} {}", paid?, sent?))
+        }
+    };
+    let process = machine.start(agent(Builder::new(), "a", &outside, code));
+    process.begin("a", "r", "");
+    process.end::<String>("r").unwrap_err();
+    assert!(process.attention("r").1.contains("send#1"));
+    let app = process.app.clone();
+    let said = async move { app.resolve_happened("r", "send#1", "sent", "ann").await };
+    process.now(said).unwrap();
+    assert_eq!(process.end::<String>("r").unwrap(), "paid sent");
+    assert_eq!(outside.count("pay"), 1);
 }
 
 /// Two things race, and the one that lost comes to its end later, while the run goes on. At the next
