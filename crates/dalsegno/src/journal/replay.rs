@@ -26,17 +26,19 @@ impl Journal {
             false => steps.map(|(id, _)| id.clone()).collect(),
         };
         let all = ids.is_empty();
+        self.unseen = 0;
         for step in self.steps.values_mut() {
             step.called = false;
             step.held = all && step.outcome.is_some();
+            self.unseen += usize::from(step.held);
         }
         for id in ids {
             if let Some(step) = self.steps.get_mut(&id) {
                 step.held = step.outcome.is_some();
+                self.unseen += usize::from(step.held);
             }
         }
         (self.remaining, self.order) = (remaining, order);
-        self.unseen = self.steps.values().filter(|step| step.held).count();
     }
 
     /// Plan steps that have their result: nothing inside of them is looked at again.
