@@ -83,6 +83,14 @@ pub(crate) struct Settings {
     pub mutant: Mutant,
 }
 
+/// What a run shares with the others of its process.
+pub(crate) struct Around {
+    pub store: Arc<dyn Store>,
+    pub runtime: Arc<dyn Runtime>,
+    pub syncer: Arc<Syncer>,
+    pub ledger: Arc<Ledger>,
+}
+
 /// A run in the hands of a worker.
 pub struct Run {
     pub(crate) id: StreamId,
@@ -151,14 +159,17 @@ impl fmt::Debug for Run {
 impl Run {
     pub(crate) fn new(
         id: StreamId,
-        store: Arc<dyn Store>,
-        runtime: Arc<dyn Runtime>,
+        around: Around,
         settings: Settings,
         token: Option<u64>,
-        syncer: Arc<Syncer>,
-        ledger: Arc<Ledger>,
         mut journal: Journal,
     ) -> Run {
+        let Around {
+            store,
+            runtime,
+            syncer,
+            ledger,
+        } = around;
         journal.begin_replay();
         if token.is_none() {
             // A replay hands outcomes out in their order by itself.

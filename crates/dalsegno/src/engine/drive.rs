@@ -14,7 +14,7 @@ use crate::ctx::{CatchPanic, Ctx, Host};
 use crate::failure::Result;
 use crate::journal::{self, Journal, bytes_of};
 use crate::record;
-use crate::run::{Idle, Run, Stopped};
+use crate::run::{Around, Idle, Run, Stopped};
 use crate::runtime::BoxFuture;
 use crate::step::StepKind;
 
@@ -70,16 +70,15 @@ impl Engine {
         let started = self.started(&journal);
         let crashed = journal.status == Status::Running || journal.damage.is_some();
         let crash_loop = crash_loop(&journal);
-        let run = Arc::new(Run::new(
-            id.clone(),
-            Arc::clone(&self.store),
-            Arc::clone(&self.runtime),
-            self.settings,
-            Some(lease.token),
-            Arc::clone(&self.syncer),
-            Arc::clone(&self.ledger),
-            journal,
-        ));
+        let around = Around {
+            store: Arc::clone(&self.store),
+            runtime: Arc::clone(&self.runtime),
+            syncer: Arc::clone(&self.syncer),
+            ledger: Arc::clone(&self.ledger),
+        };
+        let token = Some(lease.token);
+        let run = Run::new(id.clone(), around, self.settings, token, journal);
+        let run = Arc::new(run);
         self.now_resident(id, &run);
         self.ledger.is_here(&run);
         self.tell_children(&run).await;

@@ -384,6 +384,7 @@ impl Engine {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;
 
@@ -406,8 +407,7 @@ mod tests {
                 for _ in 0..3 {
                     assert_eq!(app.run::<_, u64>("a", "r", &7).await.unwrap(), 7);
                 }
-                let left = app.engine.hub().ends.len();
-                left
+                app.engine.hub().ends.len()
             },
             &|| false,
         );
