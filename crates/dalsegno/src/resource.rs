@@ -14,8 +14,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dalsegno_store::{Event, Fields, Kind, NewEvent};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::attention::{Attention, AttentionKind};
 use crate::failure::{Result, numbered};
 use crate::record::resource as field;
-use crate::runtime::BoxFuture;
+use crate::runtime::{BoxFuture, Runtime};
 
 mod check;
 mod files;
@@ -35,6 +35,12 @@ pub(crate) use check::{Checked, Verdicts, check_all};
 pub(crate) const GONE: &str = "gone";
 /// So much of the evidence fits into an event.
 const EVIDENCE_LIMIT_BYTES: usize = 7 << 10;
+/// Longer names, as JSON, are refused: one resource has to fit into the evidence.
+const KEY_LIMIT_BYTES: usize = 4 << 10;
+/// Longer fingerprints are hashed.
+const FINGERPRINT_LIMIT_BYTES: usize = 200;
+/// So much is shown of why a resource cannot be looked at.
+const WHY_LIMIT_BYTES: usize = 500;
 
 /// What sort of resource it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +111,7 @@ impl Resource {
         }
     }
 
-    /// A file, by its length and content.
+    /// A file, by its length and content. At most 1 GiB, which is read each time.
     pub fn file(path: impl AsRef<Path>) -> Resource {
         Resource::new(ResourceKind::File, absolute(path.as_ref()))
     }
@@ -158,22 +164,35 @@ impl Resource {
     }
 
     /// What it looks like now: [`GONE`] if it is not there, an error if that cannot be said.
-    pub(crate) async fn look(&self, validators: &Validators) -> Result<String, String> {
-        let path = Path::new(&self.name);
+    pub(crate) async fn look(
+        &self,
+        validators: &Validators,
+        runtime: &dyn Runtime,
+    ) -> Result<String, String> {
         if self.is_path() && self.name.contains(char::REPLACEMENT_CHARACTER) {
             return Err("its path is not UTF-8, and cannot be recorded: rename it".to_owned());
         }
+        // A person accepts it by its key in the evidence, so that has to fit.
+        let key_bytes = json!(self.key()).to_string().len();
+        if key_bytes > KEY_LIMIT_BYTES {
+            return Err(format!(
+                "its name takes {key_bytes} bytes, the limit is {KEY_LIMIT_BYTES}"
+            ));
+        }
+        let (path, detail) = (PathBuf::from(&self.name), self.detail.clone());
         let found = match self.kind {
-            ResourceKind::File => files::file(path),
-            ResourceKind::Folder => files::folder(path),
-            ResourceKind::Git => git::commit(path, self.detail.as_deref()),
+            ResourceKind::File => aside(runtime, move || files::file(&path)).await,
+            ResourceKind::Folder => aside(runtime, move || files::folder(&path)).await,
+            ResourceKind::Git => {
+                aside(runtime, move || git::commit(&path, detail.as_deref())).await
+            }
             ResourceKind::Url => validators.ask("url", &self.name).await,
             ResourceKind::Custom => {
                 let validator = self.detail.as_deref().unwrap_or_default();
                 validators.ask(validator, &self.name).await
             }
         };
-        found.map(|found| found.unwrap_or_else(|| GONE.to_owned()))
+        found.map(|found| found.map_or_else(|| GONE.to_owned(), |found| short(&found)))
     }
 
     fn is_path(&self) -> bool {
@@ -193,7 +212,7 @@ impl Resource {
     /// That the run depends on it, as it is now.
     pub(crate) fn noted(&self, fingerprint: &str) -> NewEvent {
         let fields = self.fields();
-        let fields = fields.with(field::FINGERPRINT, crate::record::bounded(fingerprint));
+        let fields = fields.with(field::FINGERPRINT, fingerprint);
         let fields = fields.with(field::POLICY, self.policy.number());
         NewEvent::new(Kind::ResourceNoted).with_fields(fields)
     }
@@ -203,6 +222,32 @@ impl Resource {
         let fields = self.fields().with(field::RELEASED, 1);
         NewEvent::new(Kind::ResourceNoted).with_fields(fields)
     }
+}
+
+/// Looks at files where that holds nobody up.
+async fn aside(
+    runtime: &dyn Runtime,
+    look: impl FnOnce() -> Result<Option<String>, String> + Send + 'static,
+) -> Result<Option<String>, String> {
+    let found = Arc::new(Mutex::new(None));
+    let to = Arc::clone(&found);
+    let work = move || {
+        let looked = look();
+        *to.lock().unwrap_or_else(PoisonError::into_inner) = Some(looked);
+    };
+    runtime.blocking(Box::new(work)).await;
+    let found = found.lock().unwrap_or_else(PoisonError::into_inner).take();
+    found.unwrap_or_else(|| Err("the process ends, or looking at it panicked".to_owned()))
+}
+
+/// A fingerprint that an event and a person can take; a long one by its hash.
+fn short(fingerprint: &str) -> String {
+    if fingerprint.len() <= FINGERPRINT_LIMIT_BYTES {
+        return fingerprint.to_owned();
+    }
+    let hash = blake3::hash(fingerprint.as_bytes()).to_hex();
+    let start = crate::why::shorten(fingerprint, FINGERPRINT_LIMIT_BYTES / 2);
+    format!("{start}, blake3 {hash}")
 }
 
 /// Another process may be in another folder.

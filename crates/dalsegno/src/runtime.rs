@@ -24,6 +24,13 @@ pub trait Runtime: Send + Sync + fmt::Debug {
 
     /// A random number.
     fn random(&self) -> u64;
+
+    /// Does something that keeps its thread busy for long, as reading a large file does. Unless a
+    /// runtime has a better place for it, that is here and now.
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
+        work();
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// The tokio runtime that it was made in.
@@ -61,5 +68,11 @@ impl Runtime for Tokio {
         // names and samples; nothing here is a secret.
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         RandomState::new().hash_one((count, self.now_us()))
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
+        let working = self.0.spawn_blocking(work);
+        // Who wants its result sees that there is none if it panicked.
+        Box::pin(async move { drop(working.await) })
     }
 }

@@ -135,3 +135,66 @@ fn a_git_worktree_is_found_where_its_file_says() {
         app.close().await.unwrap();
     });
 }
+
+/// What is said when a run wants to hold the branch that is checked out here.
+fn refused(repo: &Path, branch: Option<&'static str>) -> String {
+    let (dir, repo) = (TempDir::new("git-odd"), repo.to_owned());
+    life(async {
+        let app = holder(move || {
+            vec![match branch {
+                None => Resource::git(&repo),
+                Some(branch) => Resource::git_branch(&repo, branch),
+            }]
+        });
+        let app = app.open(dir.path()).await.unwrap();
+        app.start("holder", "h", &()).await.unwrap();
+        let refused = result(&app).await.unwrap_err();
+        app.close().await.unwrap();
+        refused.to_string()
+    })
+}
+
+#[test]
+fn a_repository_cannot_lead_out_of_itself() {
+    let files = TempDir::new("git-out");
+    let (repo, secret) = (files.path().join("repo"), files.path().join("secret"));
+    std::fs::create_dir_all(repo.join(".git/refs/heads")).unwrap();
+    std::fs::write(&secret, "the password").unwrap();
+    let head = repo.join(".git/HEAD");
+    for to in [
+        format!("ref: {}", secret.display()),
+        "ref: ../../secret".to_owned(),
+        "ref: refs/../../../secret".to_owned(),
+        "ref: refs/heads/link".to_owned(),
+        "the password".to_owned(),
+        "x".repeat(1 << 20),
+    ] {
+        std::fs::write(&head, &to).unwrap();
+        let link = repo.join(".git/refs/heads/link");
+        drop(std::fs::remove_file(&link));
+        std::os::unix::fs::symlink(&secret, &link).unwrap();
+        let said = refused(&repo, None);
+        assert!(said.contains("git w"), "{said}");
+        assert!(!said.contains("password"), "{said}");
+    }
+    let said = refused(&repo, Some("main@{1}"));
+    assert!(said.contains("cannot be the name of a branch"), "{said}");
+}
+
+#[test]
+fn what_git_cannot_read_is_not_taken_for_gone() {
+    let has_git = std::process::Command::new("git").arg("--version").output();
+    if has_git.is_err() {
+        return;
+    }
+    let repo = TempDir::new("git-broken");
+    std::fs::create_dir_all(repo.path()).unwrap();
+    git(repo.path(), &["init", "-q"]);
+    // Of a version of git that is still to come.
+    let config = "[core]\n\trepositoryformatversion = 99\n[extensions]\n\trefstorage = new\n";
+    std::fs::write(repo.path().join(".git/config"), config).unwrap();
+    for branch in [None, Some("main")] {
+        let said = refused(repo.path(), branch);
+        assert!(said.contains("git cannot say anything about"), "{said}");
+    }
+}

@@ -195,7 +195,7 @@ impl CheckpointCall {
         let validators = self.ctx.host.validators();
         let mut events: Vec<_> = self.released.iter().map(Resource::released).collect();
         for resource in &self.noted {
-            match resource.look(&validators).await {
+            match resource.look(&validators, &*self.ctx.run.runtime).await {
                 Ok(found) => events.push(resource.noted(&found)),
                 Err(why) => {
                     let why = format!("{} cannot be noted: {why}", resource.key());

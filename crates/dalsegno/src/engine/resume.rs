@@ -29,7 +29,7 @@ impl Engine {
         let noted = run.state().journal.resources.clone();
         let verdicts = match noted.is_empty() {
             true => Verdicts::default(),
-            false => check_all(&noted, &self.validators).await,
+            false => check_all(&noted, &self.validators, &*self.runtime).await,
         };
         let failure = verdicts.failure();
         let changed = verdicts.for_a_person();

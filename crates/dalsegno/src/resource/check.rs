@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use super::{GONE, IfChanged, NotedResource, Validators};
 use crate::record::resource as field;
+use crate::runtime::Runtime;
+use crate::why::shorten;
 
 /// One resource, as noted and as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +50,7 @@ impl Checked {
         });
         match &self.found {
             Ok(found) => value["found"] = json!(found),
-            Err(why) => value["why"] = json!(why),
+            Err(why) => value["why"] = json!(shorten(why, super::WHY_LIMIT_BYTES)),
         }
         value
     }
@@ -77,12 +79,12 @@ impl fmt::Display for Checked {
 pub(crate) async fn check_all(
     noted: &BTreeMap<String, NotedResource>,
     validators: &Validators,
+    runtime: &dyn Runtime,
 ) -> Verdicts {
     let mut all = Vec::new();
     for (key, noted) in noted {
         let resource = noted.resource();
-        let found = resource.look(validators).await;
-        let found = found.map(|found| crate::record::bounded(&found));
+        let found = resource.look(validators, runtime).await;
         let accepted = noted.accepted.is_some() && noted.accepted.as_ref() == found.as_ref().ok();
         all.push(Checked {
             key: key.clone(),

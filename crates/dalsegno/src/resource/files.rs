@@ -12,7 +12,7 @@ const BYTES_LIMIT: u64 = 1 << 30;
 
 /// Length and hash of a file; `None` if there is none.
 pub(super) fn file(path: &Path) -> Result<Option<String>, String> {
-    match hash_file(path) {
+    match hash_file(path, BYTES_LIMIT) {
         Ok((bytes, hash)) => Ok(Some(format!("{bytes} bytes, blake3 {hash}"))),
         Err(e) if is_missing(&e) => Ok(None),
         Err(e) => Err(cannot_read(path, &e)),
@@ -36,14 +36,17 @@ pub(super) fn folder(root: &Path) -> Result<Option<String>, String> {
     for path in &files {
         let name = path.strip_prefix(root).unwrap_or(path);
         let name = name.as_os_str().as_encoded_bytes();
-        let content = content(path).map_err(|e| cannot_read(path, &e))?;
-        total = total.saturating_add(content.0);
-        if total > BYTES_LIMIT {
-            return Err(format!(
-                "{} has more than {BYTES_LIMIT} bytes: note a part of it",
-                root.display()
-            ));
-        }
+        let content = match content(path, BYTES_LIMIT - total) {
+            Ok(content) => content,
+            Err(e) if e.kind() == ErrorKind::FileTooLarge => {
+                return Err(format!(
+                    "{} has more than {BYTES_LIMIT} bytes: note a part of it",
+                    root.display()
+                ));
+            }
+            Err(e) => return Err(cannot_read(path, &e)),
+        };
+        total += content.0;
         hasher.update(&(name.len() as u64).to_le_bytes());
         hasher.update(name);
         hasher.update(&content.0.to_le_bytes());
@@ -54,7 +57,9 @@ pub(super) fn folder(root: &Path) -> Result<Option<String>, String> {
 }
 
 fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+    let root = folder;
     let mut folders = vec![folder.to_owned()];
+    let mut seen = 0;
     while let Some(folder) = folders.pop() {
         let entries = std::fs::read_dir(&folder).map_err(|e| cannot_read(&folder, &e))?;
         for entry in entries {
@@ -66,10 +71,11 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
                 true => folders.push(entry.path()),
                 false => files.push(entry.path()),
             }
-            if files.len() > FILES_LIMIT {
+            seen += 1;
+            if seen > FILES_LIMIT {
                 return Err(format!(
-                    "{} has more than {FILES_LIMIT} files: note a part of it",
-                    folder.display()
+                    "{} has more than {FILES_LIMIT} files and folders: note a part of it",
+                    root.display()
                 ));
             }
         }
@@ -78,26 +84,35 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
 }
 
 /// What is under a name: a file's content, or where a link leads.
-fn content(path: &Path) -> io::Result<(u64, String)> {
+fn content(path: &Path, limit: u64) -> io::Result<(u64, String)> {
     let kind = std::fs::symlink_metadata(path)?.file_type();
     if kind.is_symlink() {
         let to = std::fs::read_link(path)?;
-        let to = to.to_string_lossy().into_owned();
-        let hash = blake3::hash(format!("link {to}").as_bytes()).to_hex();
-        return Ok((to.len() as u64, hash.to_string()));
+        let to = to.as_os_str().as_encoded_bytes();
+        let hash = blake3::hash(&[b"link ", to].concat()).to_hex();
+        return Ok(((to.len() as u64).min(limit), hash.to_string()));
     }
     if !kind.is_file() {
         // A pipe or a socket has no content to depend on.
         return Ok((0, "no file".to_owned()));
     }
-    hash_file(path)
+    hash_file(path, limit)
 }
 
-fn hash_file(path: &Path) -> io::Result<(u64, String)> {
+fn hash_file(path: &Path, limit: u64) -> io::Result<(u64, String)> {
+    let too_large = || {
+        let why =
+            format!("it has more than {limit} bytes: note a part of it, or a custom resource");
+        io::Error::new(ErrorKind::FileTooLarge, why)
+    };
     // To open a pipe would wait for somebody to write to it.
-    if !std::fs::metadata(path)?.is_file() {
+    let found = std::fs::metadata(path)?;
+    if !found.is_file() {
         let why = "it is no file; a folder is noted with Resource::folder";
         return Err(io::Error::other(why));
+    }
+    if found.len() > limit {
+        return Err(too_large());
     }
     let mut file = std::fs::File::open(path)?;
     let mut hasher = blake3::Hasher::new();
@@ -108,6 +123,10 @@ fn hash_file(path: &Path) -> io::Result<(u64, String)> {
             Ok(0) => break,
             Ok(read) => {
                 bytes += read as u64;
+                // Somebody may be writing to it.
+                if bytes > limit {
+                    return Err(too_large());
+                }
                 hasher.update(&buffer[..read]);
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
