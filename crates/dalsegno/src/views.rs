@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use dalsegno_store::{Kind, RunInfo, RunQuery, Status, Store, StoreError, StreamId};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::journal::{Checkpoint, Journal, bytes_of, load};
@@ -102,7 +102,8 @@ pub struct RecoveryEntry {
     /// The event of the run.
     pub sequence: u64,
     /// What the run was doing, what it knew, what had changed last, what was in doubt and what
-    /// was to come next: as [`crate::Why::to_json`], with what was found of its resources.
+    /// was to come next: as [`crate::Why::to_json`], with what was found of its resources. If it
+    /// cannot be read, why not, as `damage`.
     pub report: Value,
 }
 
@@ -280,7 +281,11 @@ async fn recoveries(
 ) -> Result<(), Error> {
     let mut next = last;
     while let Some(sequence) = next {
-        let page = store.events(&info.run, sequence, 1).await?;
+        let page = match store.events(&info.run, sequence, 1).await {
+            Ok(page) => page,
+            Err(StoreError::Damaged { .. } | StoreError::Read(_)) => break,
+            Err(e) => return Err(e.into()),
+        };
         let Some(event) = page.into_iter().next() else {
             break;
         };
@@ -289,8 +294,14 @@ async fn recoveries(
         }
         let (action, why, session, previous) = read_event(&event);
         let report = match &event.input {
-            Some(report) => serde_json::from_slice(&bytes_of(store, report).await?),
-            None => Ok(Value::Null),
+            None => Value::Null,
+            Some(report) => match bytes_of(store, report).await {
+                Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+                Err(e @ (StoreError::Damaged { .. } | StoreError::Read(_))) => {
+                    json!({ "damage": e.to_string() })
+                }
+                Err(e) => return Err(e.into()),
+            },
         };
         // Only ever back, whatever it says.
         next = previous.filter(|previous| *previous < sequence);
@@ -304,7 +315,7 @@ async fn recoveries(
             time_us: event.time_us,
             session,
             sequence,
-            report: report.unwrap_or_default(),
+            report,
         });
     }
     Ok(())

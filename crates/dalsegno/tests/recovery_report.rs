@@ -424,6 +424,32 @@ fn a_state_that_cannot_be_read_falls_back_to_the_one_before() {
     }
 }
 
+#[test]
+fn a_report_that_cannot_be_read_does_not_hide_the_log() {
+    let (dir, world) = (TempDir::new("rotten-report"), World::default());
+    life(async {
+        let app = counter(20, &world).open(dir.path()).await.unwrap();
+        app.start("counter", "c", &()).await.unwrap();
+        until("turn 20", || async { world.count("count 20") == 1 }).await;
+    });
+    life(async {
+        let app = counter(0, &world).open(dir.path()).await.unwrap();
+        app.find("c").await.unwrap().result::<u64>().await.unwrap();
+        app.close().await.unwrap();
+        let store = LocalStore::open(dir.path()).unwrap();
+        let run = StreamId::run("c").unwrap();
+        let events = store.read(&run, 1, 10_000).await.unwrap();
+        let events = events.into_iter().map(|recorded| recorded.event);
+        let mut reports = events.filter(|event| event.kind == Kind::RunRecovered);
+        let report = reports.next().unwrap().input.unwrap();
+        let store = lives::Rotten::new(store, vec![report]);
+        let log = views::recovery_log(&store).await.unwrap();
+        assert_eq!(log.len(), 1);
+        assert_eq!(log[0].recovered.action, RecoveryAction::Resumed);
+        assert!(log[0].report["damage"].is_string(), "{}", log[0].report);
+    });
+}
+
 /// A mark in the middle of a turn is not the state that the loop goes on from.
 #[test]
 fn a_checkpoint_inside_a_turn_does_not_send_the_loop_back_to_its_beginning() {

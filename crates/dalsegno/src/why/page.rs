@@ -121,7 +121,7 @@ fn knew(why: &Why) -> Vec<String> {
     if !knew.signals.is_empty() {
         lines.push(format!(
             "signals not taken yet: {}",
-            knew.signals.join(", ")
+            one_line(&knew.signals.join(", "))
         ));
     }
     lines.extend(knew.resources.iter().map(|resource| one_line(resource)));
