@@ -139,7 +139,8 @@ impl Failure {
         Failure {
             kind,
             certainty,
-            message: message.to_string(),
+            // Cut here and not when it is recorded: the code must see the same text at every replay.
+            message: crate::record::bounded(&message.to_string()),
             step: None,
         }
     }

@@ -302,20 +302,22 @@ pub(crate) fn failure_fields(failed: &Failure, of: Option<&str>) -> Fields {
     let fields = Fields::new()
         .with(failure::KIND, failed.kind().number())
         .with(failure::CERTAINTY, failed.certainty().number())
-        .with(failure::MESSAGE, bounded(failed.message()));
+        .with(failure::MESSAGE, failed.message());
     match failed.step() {
         Some(inner) if Some(inner) != of => fields.with(failure::STEP, inner),
         _ => fields,
     }
 }
 
-/// A message that is not longer than an event can take.
+/// A message that is not longer than an event can take. One that was cut is not cut again.
 pub(crate) fn bounded(text: &str) -> String {
     const LIMIT_BYTES: usize = 8 << 10;
+    // Room for what is said about the rest.
+    const REST_BYTES: usize = 40;
     if text.len() <= LIMIT_BYTES {
         return text.to_owned();
     }
-    let mut end = LIMIT_BYTES;
+    let mut end = LIMIT_BYTES - REST_BYTES;
     while !text.is_char_boundary(end) {
         end -= 1;
     }

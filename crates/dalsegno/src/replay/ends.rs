@@ -5,7 +5,6 @@ use dalsegno_store::NewPayload;
 use super::Side;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::journal::Outcome;
-use crate::record::bounded;
 use crate::run::{same_payload, shown};
 
 pub(super) fn turn_side(turn: u64, state: Option<String>, event: Option<u64>) -> Side {
@@ -37,5 +36,5 @@ pub(super) fn same_end(then: &Outcome, now: &Result<NewPayload>) -> bool {
 
 fn same_failure(then: &Failure, now: &Failure) -> bool {
     let parts = |f: &Failure| (f.kind(), f.certainty(), f.step().map(str::to_owned));
-    parts(then) == parts(now) && then.message() == bounded(now.message())
+    parts(then) == parts(now) && then.message() == now.message()
 }
