@@ -63,7 +63,7 @@ impl Ctx {
             let known = state.conversations.get(name).cloned();
             (known, turn.map(|turn| turn.sequence))
         };
-        let conversation = Conversation {
+        let mut conversation = Conversation {
             name: name.into(),
             said: known.clone().unwrap_or_default(),
         };
@@ -71,8 +71,10 @@ impl Ctx {
             if let Some(last) = before {
                 self.read_messages(&conversation, last).await?;
             }
-            let said = Arc::clone(&conversation.said);
-            self.run.state().conversations.insert(name.to_owned(), said);
+            // Another branch may have read it in the meantime: then that is the one.
+            let mut state = self.run.state();
+            let first = state.conversations.entry(name.to_owned());
+            conversation.said = Arc::clone(first.or_insert(conversation.said));
         }
         Ok(conversation)
     }
@@ -126,7 +128,8 @@ impl Default for Said {
 }
 
 impl Conversation {
-    /// Adds a message, and records it.
+    /// Adds a message, and records it. Branches that run beside each other should not add to the
+    /// same conversation: which of their messages comes first would be up to chance.
     ///
     /// # Errors
     /// It cannot be written as JSON, or is too large.
