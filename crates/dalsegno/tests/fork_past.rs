@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{TempDir, World};
 use dalsegno::{Ctx, Dalsegno, Error, Failure, Fork, Gate, Outcome, Probe, ReplayVerdict};
 use dalsegno_store::{Event, Kind, Status};
-use history::{event_of, events, until_waiting};
+use history::{event_of, events, until_journal, until_waiting};
 
 #[tokio::test]
 async fn approvals_are_not_inherited() {
@@ -136,6 +136,8 @@ async fn an_effect_of_which_nobody_knows_keeps_its_key_over_any_number_of_forks(
             assert!(matches!(doubt, Error::NeedsAttention { .. }), "{doubt}");
             let attention = app.journal("one").await.unwrap().attention.unwrap();
             assert!(attention.evidence.unwrap().contains(&keys[0]));
+            let why = app.why("one").await.unwrap();
+            assert_eq!(why.in_doubt[0].key, keys[0]);
         } else {
             while hangs.load(Ordering::SeqCst) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -299,9 +301,7 @@ async fn open_sleeps_and_time_limits_go_on_until_the_same_time() {
     let app = app.stay_in_memory(Duration::ZERO);
     let app = app.open(dir.path()).await.unwrap();
     let origin = app.start("a", "r", &()).await.unwrap();
-    while app.journal("r").await.unwrap().status != Status::Checkpointed {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until_journal(&app, "r", |journal| journal.status == Status::Checkpointed).await;
     let run = app.fork("r", Fork::at_end().named("f")).await.unwrap();
     run.result::<()>().await.unwrap();
     origin.result::<()>().await.unwrap();
@@ -317,4 +317,99 @@ async fn open_sleeps_and_time_limits_go_on_until_the_same_time() {
     // All of it is past, and so is nothing that would wait.
     let run = app.fork("r", Fork::at_end().named("g")).await.unwrap();
     run.result::<()>().await.unwrap();
+}
+
+/// A payment that a person has to approve. In the run `r` its answer never comes.
+fn approved_payment(
+    world: &World,
+    effect: dalsegno::Effect,
+    finds: Probe<u64>,
+) -> dalsegno::Builder {
+    let world = world.clone();
+    let agent = move |ctx: Ctx, (): ()| {
+        let (world, finds) = (world.clone(), finds.clone());
+        async move {
+            let step = ctx.tool("pay").effect(effect).approval(Gate::new());
+            let step = step.probe(move |_| {
+                let finds = finds.clone();
+                async move { Ok(finds) }
+            });
+            step.call(|_| {
+                let paid = world.did(&format!("pay {}", ctx.run_id()));
+                let never = ctx.run_id() == "r";
+                async move {
+                    match never {
+                        true => std::future::pending().await,
+                        false => Ok(paid),
+                    }
+                }
+            })
+            .await
+        }
+    };
+    Dalsegno::builder().agent("a", agent)
+}
+
+/// Its tasks end when it is dropped.
+fn new_process() -> tokio::runtime::Runtime {
+    let mut process = tokio::runtime::Builder::new_current_thread();
+    process.enable_time().build().unwrap()
+}
+
+/// The approved payment is under way when its process ends.
+fn paying_when_the_process_ends(dir: &TempDir, world: &World, effect: dalsegno::Effect) {
+    new_process().block_on(async {
+        let app = approved_payment(world, effect, Probe::Unknown);
+        let app = app.stay_in_memory(Duration::ZERO);
+        let app = app.open(dir.path()).await.unwrap();
+        app.start("a", "r", &()).await.unwrap();
+        until_waiting(&app, "r", "approval pay#1").await;
+        app.approve("r", "pay#1", "ann").await.unwrap();
+        while world.count("pay r") == 0 {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn a_fork_asks_for_itself_before_it_repeats_what_was_approved_in_its_origin() {
+    use dalsegno::Effect;
+    for (effect, finds) in [
+        (Effect::Idempotent, Probe::Unknown),
+        (Effect::Once, Probe::DidNotHappen),
+        (Effect::Once, Probe::Unknown),
+    ] {
+        let (dir, world) = (TempDir::new("fork-gate"), World::default());
+        paying_when_the_process_ends(&dir, &world, effect);
+        new_process().block_on(async {
+            let app = approved_payment(&world, effect, finds.clone());
+            let app = app.stay_in_memory(Duration::ZERO);
+            let at = {
+                let app = Dalsegno::builder().open(dir.path()).await.unwrap();
+                let at = event_of(&app, "r", Kind::StepIntended, "pay#1").await;
+                app.close().await.unwrap();
+                at
+            };
+            let app = app.open(dir.path()).await.unwrap();
+            let fork = Fork::at(at).named("f");
+            let fork = app.fork("r", fork).await.unwrap();
+            if finds == Probe::Unknown && effect == Effect::Once {
+                assert!(fork.result::<u64>().await.is_err());
+                let said = app.resolve_not_happened("f", "pay#1", "ann");
+                said.await.unwrap();
+            }
+            until_waiting(&app, "f", "approval pay#1").await;
+            let why = app.why("f").await.unwrap();
+            let asks = |next: &dalsegno::Next| matches!(next, dalsegno::Next::Approval { .. });
+            assert!(why.next.iter().any(asks), "{why}");
+            assert_eq!(world.count("pay f"), 0);
+            app.approve("f", "pay#1", "bob").await.unwrap();
+            fork.result::<u64>().await.unwrap();
+            assert_eq!(world.count("pay f"), 1);
+            // Its own answer is used up.
+            let journal = app.journal("f").await.unwrap();
+            assert!(journal.approvals.values().all(|asked| asked.used));
+            drop(app.close_within(Duration::ZERO).await);
+        });
+    }
 }

@@ -152,7 +152,13 @@ impl Ctx {
         self.run.at_step(id, StepKind::Tool, input).await;
         let asked = self.ask(gate, id, name, input).await?;
         let (kind, why) = match asked {
-            Asked::Answered(answer) if answer.approved => return Ok(Some(answer.sequence)),
+            Asked::Answered(answer) if answer.approved => {
+                let timers = self.without_timers(id);
+                if !timers.is_empty() {
+                    self.record(id, timers).await?;
+                }
+                return Ok(Some(answer.sequence));
+            }
             Asked::Answered(answer) => {
                 let why = format!("{} rejected it: {}", answer.by, answer.note);
                 (FailureKind::Rejected, why)
@@ -167,10 +173,20 @@ impl Ctx {
             }
         };
         let failure = Failure::of(kind, Certainty::Terminal, why).at(id.as_str());
-        let event = record::failed(id, StepKind::Tool, &failure, None);
-        self.record(id, vec![event]).await?;
+        let mut events = self.without_timers(id);
+        events.push(record::failed(id, StepKind::Tool, &failure, None));
+        self.record(id, events).await?;
         self.committed().await;
         Err(failure)
+    }
+
+    /// That nobody waits for the request's times any more.
+    fn without_timers(&self, id: &StepId) -> Vec<NewEvent> {
+        let (expiry, patience) = timers(id);
+        let state = self.run.state();
+        let set = |timer: &&String| state.journal.timers.contains_key(*timer);
+        let timers = [&expiry, &patience].into_iter().filter(set);
+        timers.map(|timer| record::timer_cancelled(timer)).collect()
     }
 
     async fn ask(
@@ -323,13 +339,7 @@ impl ApprovalWait {
         };
         let output = encode(&answer.to_json())?;
         let outcome = record::succeeded(&id, StepKind::Approval, Some(output));
-        let (expiry, patience) = timers(&id);
-        let mut events: Vec<_> = {
-            let state = ctx.run.state();
-            let set = |timer: &&String| state.journal.timers.contains_key(*timer);
-            let timers = [&expiry, &patience].into_iter().filter(set);
-            timers.map(|timer| record::timer_cancelled(timer)).collect()
-        };
+        let mut events = ctx.without_timers(&id);
         events.push(outcome);
         ctx.record(&id, events).await?;
         ctx.committed().await;

@@ -12,7 +12,7 @@ use super::{CatchPanic, Ctx, Gate, Retry, encode, encode_and_read};
 use crate::budget::Usage;
 use crate::effect::Effect;
 use crate::failure::{Certainty, Failure, FailureKind, Result};
-use crate::journal::Verdict;
+use crate::journal::{Outcome, Verdict};
 use crate::run::{Begun, Done, Doubt, Step, Ticket};
 use crate::runtime::BoxFuture;
 use crate::step::{StepId, StepKind};
@@ -235,10 +235,10 @@ impl StepCall {
             Err(failure) => return Err(failure.at(id.as_str())),
         };
         let mut approval = None;
-        if let Some(gate) = self.gate.take()
-            && !ctx.run.is_begun(&id)
+        if let Some(gate) = &self.gate
+            && (!ctx.run.is_begun(&id) || ctx.run.is_to_be_repeated_by_a_fork(&id))
         {
-            approval = ctx.pass(&gate, &id, &self.name, input.as_ref()).await?;
+            approval = ctx.pass(gate, &id, &self.name, input.as_ref()).await?;
         }
         let mut step = Step::new(id.clone(), self.kind, self.effect);
         step.input = input;
@@ -249,7 +249,7 @@ impl StepCall {
             begun = match begun {
                 Err(stopped) => return ctx.frozen(stopped).await,
                 Ok(Begun::Recorded(outcome)) => return ctx.recorded(&id, outcome).await,
-                Ok(Begun::InDoubt(doubt)) => self.settle(doubt).await,
+                Ok(Begun::InDoubt(doubt)) => self.settle::<T>(doubt).await,
                 Ok(Begun::Execute(mut ticket)) => {
                     let call = Call::new(&ticket.key, ticket.attempt);
                     // What the closure does before it gives its future may panic, too.
@@ -258,13 +258,11 @@ impl StepCall {
                     ticket.used = call.used();
                     let value = match result {
                         Ok(value) => value,
-                        Err(failure) => match self.failed(ticket, failure.at(id.as_str())).await {
-                            Ok(again) => {
-                                begun = again;
-                                continue;
-                            }
-                            Err(failure) => return Err(failure),
-                        },
+                        Err(failure) => {
+                            let failure = failure.at(id.as_str());
+                            begun = self.failed::<T>(ticket, failure).await?;
+                            continue;
+                        }
                     };
                     return self.succeeded(ticket, value).await;
                 }
@@ -318,7 +316,7 @@ impl StepCall {
     }
 
     /// The code failed: what to do next, or the failure that the agent sees.
-    async fn failed(
+    async fn failed<T: DeserializeOwned>(
         &self,
         mut ticket: Ticket,
         failure: Failure,
@@ -338,7 +336,7 @@ impl StepCall {
                 _active: Some(crate::run::Active::new(run)),
                 step: ticket.step,
             };
-            return Ok(self.settle(doubt).await);
+            return Ok(self.settle::<T>(doubt).await);
         }
         let wait = match failure.certainty() {
             Certainty::Terminal => None,
@@ -351,7 +349,7 @@ impl StepCall {
                 Ok(Ok(())) => Err(failure),
             };
         };
-        let at_us = run.runtime.now_us() + (wait.as_micros() as u64).max(1);
+        let at_us = self.ctx.due_us(wait.max(Duration::from_micros(1)));
         let (step, attempt) = (ticket.step.clone(), ticket.attempt);
         match run.finish(ticket, Done::FailedForNow(failure, at_us)).await {
             Err(stopped) => return Ok(Err(stopped)),
@@ -365,7 +363,10 @@ impl StepCall {
     }
 
     /// Finds out whether a step in doubt happened: by its probe, or by a person.
-    async fn settle(&self, mut doubt: Doubt) -> std::result::Result<Begun, crate::run::Stopped> {
+    async fn settle<T: DeserializeOwned>(
+        &self,
+        mut doubt: Doubt,
+    ) -> std::result::Result<Begun, crate::run::Stopped> {
         let run = &self.ctx.run;
         let Some(probe) = &self.probe else {
             return Err(run.escalate(&doubt));
@@ -374,21 +375,50 @@ impl StepCall {
         let until_us = self.ctx.due_us(self.timeout.unwrap_or(PROBE_LIMIT));
         let sleep = run.runtime.sleep_until(until_us);
         let asked = race(CatchPanic::new(async { probe(call).await }), sleep).await;
-        let (verdict, output) = match asked {
-            Some(Ok(Ok(Probe::Happened(result)))) => (Verdict::Happened, Some(result)),
-            Some(Ok(Ok(Probe::DidNotHappen))) => (Verdict::DidNotHappen, None),
-            unclear => {
-                let probe = match unclear {
-                    Some(Ok(Ok(_))) => "the probe cannot tell".to_owned(),
-                    Some(Ok(Err(failure))) => format!("the probe failed: {}", failure.message()),
-                    Some(Err(panic)) => format!("the probe panicked: {panic}"),
-                    None => "the probe took too long".to_owned(),
-                };
-                doubt.why = format!("{}; {probe}", doubt.why);
-                return Err(run.escalate(&doubt));
+        let unclear = match asked {
+            Some(Ok(Ok(Probe::Happened(result)))) => {
+                // What could not be read back would stop the run for ever once it is recorded.
+                match serde_json::from_slice::<T>(&result.bytes) {
+                    Ok(_) => {
+                        let (verdict, result) = (Verdict::Happened, Some(result));
+                        return run.resolve(doubt, verdict, result, "probe").await;
+                    }
+                    Err(e) => {
+                        let wanted = std::any::type_name::<T>();
+                        format!("what the probe found cannot be read as {wanted}: {e}")
+                    }
+                }
             }
+            Some(Ok(Ok(Probe::DidNotHappen))) => return self.not_happened(doubt).await,
+            Some(Ok(Ok(Probe::Unknown))) => "the probe cannot tell".to_owned(),
+            Some(Ok(Err(failure))) => format!("the probe failed: {}", failure.message()),
+            Some(Err(panic)) => format!("the probe panicked: {panic}"),
+            None => "the probe took too long".to_owned(),
         };
-        run.resolve(doubt, verdict, output, "probe").await
+        doubt.why = format!("{}; {unclear}", doubt.why);
+        Err(run.escalate(&doubt))
+    }
+
+    /// The probe says that it may be sent. In a fork a person has to approve that first, if one had
+    /// to in the origin: answers are not inherited.
+    async fn not_happened(
+        &self,
+        mut doubt: Doubt,
+    ) -> std::result::Result<Begun, crate::run::Stopped> {
+        let (ctx, run) = (&self.ctx, &self.ctx.run);
+        if let Some(gate) = &self.gate
+            && run.is_unapproved_in_a_fork(&doubt.step.id)
+        {
+            // The run only waits, and may leave memory; the probe is asked again then.
+            doubt._active = None;
+            let (step, name) = (&doubt.step, &self.name);
+            match ctx.pass(gate, &step.id, name, step.input.as_ref()).await {
+                Ok(approval) => doubt.step.approval = approval,
+                Err(failure) => return Ok(Begun::Recorded(Outcome::Failed(failure))),
+            }
+        }
+        run.resolve(doubt, Verdict::DidNotHappen, None, "probe")
+            .await
     }
 }
 

@@ -53,20 +53,16 @@ impl Ctx {
             let mut inside = ctx.scoped(id.as_str());
             inside.in_plan = true;
             let result = code(inside).await;
-            let (done, result) = match result {
-                Ok(value) => match encode_and_read(&value) {
-                    Ok((output, read)) => (Ok(output), Ok(read)),
-                    Err(failure) => (Err(failure.clone()), Err(failure.at(id.as_str()))),
-                },
-                Err(failure) => (Err(failure.clone()), Err(failure)),
-            };
+            // As it is recorded: with the step that failed, which is this one if none inside did.
+            let written = result.and_then(|value| encode_and_read(&value));
+            let written = written.map_err(|failure| failure.at(id.as_str()));
             ticket.used = ctx.run.forget_kept_back(&id);
-            let done = match done {
-                Ok(output) => Done::Succeeded {
-                    output: Some(output),
-                    usage: Default::default(),
-                },
-                Err(failure) => Done::Failed(failure),
+            let (done, result) = match written {
+                Ok((output, read)) => {
+                    let (output, usage) = (Some(output), Default::default());
+                    (Done::Succeeded { output, usage }, Ok(read))
+                }
+                Err(failure) => (Done::Failed(failure.clone()), Err(failure)),
             };
             match ctx.run.finish(ticket, done).await {
                 Err(stopped) => ctx.frozen(stopped).await,

@@ -68,7 +68,9 @@ impl Retry {
         let cut = blake3::hash(format!("{key} {attempt}").as_bytes());
         let cut = u16::from_le_bytes([cut.as_bytes()[0], cut.as_bytes()[1]]);
         let part = 1.0 - f64::from(cut) / f64::from(u16::MAX) / 2.0;
-        Some(Duration::from_secs_f64(longest * part))
+        // The longest time there is cannot be written as seconds with a fraction.
+        let wait = Duration::try_from_secs_f64(longest * part);
+        Some(wait.unwrap_or(self.at_most))
     }
 }
 
@@ -106,5 +108,10 @@ mod tests {
     fn a_million_attempts_do_not_overflow() {
         let retry = Retry::times(u64::MAX);
         assert!(retry.wait(1_000_000_000_000, "key").is_some());
+        // Whatever is cut from it.
+        let retry = retry.first(Duration::MAX).at_most(Duration::MAX);
+        for key in 0..200_000 {
+            assert!(retry.wait(1, &key.to_string()).is_some());
+        }
     }
 }

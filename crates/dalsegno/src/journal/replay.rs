@@ -81,6 +81,12 @@ impl Journal {
         self.steps.get(id).and_then(|step| step.key.clone())
     }
 
+    /// The key that a step is sent with.
+    pub(crate) fn key_of(&self, id: &StepId) -> String {
+        let own = || crate::step::idempotency_key(&self.created.lineage, id.as_str());
+        self.inherited_key(id).unwrap_or_else(own)
+    }
+
     /// Recorded steps that the running code has not come to, the first first.
     pub fn not_called(&self) -> Vec<(&StepId, &StepRecord)> {
         let steps = self.steps.iter();

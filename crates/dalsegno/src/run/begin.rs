@@ -196,6 +196,25 @@ impl Run {
         self.state().journal.steps.contains_key(id)
     }
 
+    /// Whether a fork took a step over unfinished, and nobody has approved it here.
+    pub(crate) fn is_unapproved_in_a_fork(&self, id: &StepId) -> bool {
+        let state = self.state();
+        let asked = state.journal.approvals.get(id);
+        state.journal.inherited_key(id).is_some() && !asked.is_some_and(|asked| asked.used)
+    }
+
+    /// The same, and it is to be executed again, without a doubt that comes first.
+    pub(crate) fn is_to_be_repeated_by_a_fork(&self, id: &StepId) -> bool {
+        let is_repeated = {
+            let state = self.state();
+            state.journal.steps.get(id).is_some_and(|step| {
+                let in_doubt = step.is_open() && step.effect == Effect::Once;
+                step.outcome.is_none() && !in_doubt
+            })
+        };
+        is_repeated && self.is_unapproved_in_a_fork(id)
+    }
+
     /// Both sides, if a step is not what is recorded.
     pub(crate) fn mismatch(&self, step: &Step) -> Option<Attention> {
         let state = self.state();

@@ -233,7 +233,8 @@ fn of_step(journal: &Journal, id: &StepId, step: &StepRecord) -> Option<Next> {
 fn of_approval(journal: &Journal, id: &StepId, asked: &ApprovalRecord) -> Option<Next> {
     let approval = id.to_string();
     let (expiry, patience) = (format!("{id}!expiry"), format!("{id}!wait"));
-    let begun = journal.steps.contains_key(id);
+    // (A step that a fork took over unfinished is begun here when it has its approval.)
+    let begun = journal.steps.get(id).is_some_and(|s| s.key.is_none());
     match &asked.answer {
         _ if asked.used || begun => None,
         Some(_) => Some(Next::Execute {

@@ -3,7 +3,7 @@
 use crate::effect::Effect;
 use crate::journal::{Journal, Outcome, StepRecord};
 use crate::run::shown;
-use crate::step::{StepId, StepKind, idempotency_key};
+use crate::step::{StepId, StepKind};
 
 /// A step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(super) fn in_doubt(journal: &Journal) -> Vec<InDoubt> {
     let once = open.filter(|(_, step)| step.effect == Effect::Once);
     once.map(|(id, step)| InDoubt {
         step: id.to_string(),
-        key: idempotency_key(&journal.created.lineage, id.as_str()),
+        key: journal.key_of(id),
         attempt: step.attempts,
         since_us: step.begun_us,
         input: step.input.as_ref().map(shown),

@@ -307,3 +307,95 @@ fn a_budget_of_nothing_executes_nothing() {
     raise(&process, "r", Budget::default().steps(u64::MAX));
     assert_eq!(process.end::<String>("r").unwrap(), "done");
 }
+
+/// A model that fails twice, each time after 10 tokens, and once more in a plan step.
+fn flaky(outside: &Outside) -> Builder {
+    agent(
+        Builder::new(),
+        "flaky",
+        outside,
+        |ctx, outside, _| async move {
+            let retry = dalsegno::Retry::times(3);
+            let ask = |ctx: &Ctx| {
+                let outside = outside.clone();
+                ctx.model("ask").retry(retry).call(move |call| {
+                    let outside = outside.clone();
+                    async move {
+                        outside.ask("ask", call.key(), "").await;
+                        call.tokens(6, 4);
+                        match call.attempt() {
+                            3 => Ok(()),
+                            _ => Err(dalsegno::Failure::new("overloaded")),
+                        }
+                    }
+                })
+            };
+            ask(&ctx).await?;
+            ctx.plan_step("plan", |ctx| async move { ask(&ctx).await })
+                .await?;
+            Ok("done".to_owned())
+        },
+    )
+}
+
+#[test]
+fn what_a_failed_attempt_used_counts() {
+    let (machine, outside) = (Machine::new(), Outside::default());
+    let process = machine.start(flaky(&outside));
+    start(&process, "flaky", "r", Budget::default());
+    assert_eq!(process.end::<String>("r").unwrap(), "done");
+    let journal = process.journal("r");
+    assert_eq!((journal.usage.steps, journal.usage.tokens()), (2, 60));
+    // And the one after it is not made.
+    start(&process, "flaky", "s", Budget::default().tokens(20));
+    assert!(process.end::<String>("s").is_err());
+    assert_eq!(process.attention("s").0, AttentionKind::Budget);
+    assert_eq!(outside.count("ask"), 6 + 2);
+    process.power_cut();
+    let process = machine.start(flaky(&outside));
+    assert_eq!(process.journal("s").usage.tokens(), 20);
+}
+
+#[test]
+fn what_is_kept_back_in_a_plan_step_counts_once() {
+    let outside = Outside::default();
+    let builder = || {
+        agent(
+            Builder::new().granularity(Granularity::PlanStep),
+            "planner",
+            &outside,
+            |ctx, outside, _| async move {
+                for _ in 0..2 {
+                    let outside = outside.clone();
+                    ctx.plan_step("plan", |ctx| async move {
+                        ctx.now().await?;
+                        let step = ctx.model("ask");
+                        step.call(|call| {
+                            let outside = outside.clone();
+                            async move {
+                                outside.ask("ask", call.key(), "").await;
+                                call.tokens(6, 4);
+                                Ok(())
+                            }
+                        })
+                        .await
+                    })
+                    .await?;
+                }
+                Ok("done".to_owned())
+            },
+        )
+    };
+    let machine = Machine::new();
+    let process = machine.start(builder());
+    // Twenty tokens and two steps are all that it needs.
+    start(
+        &process,
+        "planner",
+        "r",
+        Budget::default().tokens(20).steps(2),
+    );
+    assert_eq!(process.end::<String>("r").unwrap(), "done");
+    let usage = process.journal("r").usage;
+    assert_eq!((usage.steps, usage.tokens()), (2, 20));
+}

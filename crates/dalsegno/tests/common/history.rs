@@ -1,10 +1,10 @@
 //! What is recorded of a run, and a step that the world counts.
 
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use std::time::Duration;
 
-use dalsegno::{Ctx, Dalsegno, Result};
+use dalsegno::{Ctx, Dalsegno, Journal, Result};
 use dalsegno_store::{Event, Kind, StreamId};
 
 use super::common::World;
@@ -22,11 +22,29 @@ pub async fn event_of(app: &Dalsegno, run: &str, kind: Kind, step: &str) -> u64 
     events.iter().find(about).unwrap().sequence
 }
 
+/// So long something that is recorded may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits until something that is recorded of a run is so: it is looked at after every append.
+pub async fn until_journal(app: &Dalsegno, run: &str, is_so: impl Fn(&Journal) -> bool) {
+    let store = app.store();
+    loop {
+        let position = store.position().await.unwrap();
+        let journal = app.journal(run).await.unwrap();
+        if is_so(&journal) {
+            return;
+        }
+        let changed = tokio::time::timeout(PATIENCE, store.changed(position)).await;
+        let Ok(changed) = changed else {
+            panic!("{run} stands still and waits for {:?}", journal.waits);
+        };
+        changed.unwrap();
+    }
+}
+
 /// Waits until a run waits for something.
 pub async fn until_waiting(app: &Dalsegno, run: &str, what: &str) {
-    while app.journal(run).await.unwrap().waits != [what] {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until_journal(app, run, |journal| journal.waits == [what]).await;
 }
 
 /// `n` plus one, and the world counts.
