@@ -11,11 +11,8 @@ use std::time::Duration;
 
 use common::TempDir;
 use dalsegno::{Builder, Ctx, Dalsegno, Error, Failure, record};
-use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::{
-    Answer, Append, Appended, Fields, Kind, Lease, LetterRef, LettersTaken, LocalStore, NewEvent,
-    NewPayload, Payload, Position, Recorded, RunInfo, RunQuery, Store, StreamId, StreamKind, Timer,
-    Version,
+    Answer, Append, Appended, Fields, Kind, LocalStore, NewEvent, NewPayload, Over, Store,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,7 +26,11 @@ struct Overtaken {
     dead: Mutex<Option<Sender<()>>>,
 }
 
-impl Store for Overtaken {
+impl Over for Overtaken {
+    fn below(&self) -> &dyn Store {
+        &self.store
+    }
+
     fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
         Box::pin(async move {
             let run = batch[0].stream.clone();
@@ -50,85 +51,6 @@ impl Store for Overtaken {
             }
             Ok(appended)
         })
-    }
-
-    fn durable(&self, position: Position) -> Answer<'_, ()> {
-        self.store.durable(position)
-    }
-
-    fn head<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<Version>> {
-        self.store.head(stream)
-    }
-
-    fn read<'a>(
-        &'a self,
-        stream: &'a StreamId,
-        from: u64,
-        limit: usize,
-    ) -> Answer<'a, Vec<Recorded>> {
-        self.store.read(stream, from, limit)
-    }
-
-    fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
-        self.store.payload(payload)
-    }
-
-    fn streams<'a>(
-        &'a self,
-        kind: StreamKind,
-        after: Option<&'a StreamId>,
-        limit: usize,
-    ) -> Answer<'a, Vec<(StreamId, Version)>> {
-        self.store.streams(kind, after, limit)
-    }
-
-    fn runs<'a>(&'a self, query: &'a RunQuery) -> Answer<'a, Vec<RunInfo>> {
-        self.store.runs(query)
-    }
-
-    fn take_lease<'a>(
-        &'a self,
-        run: &'a StreamId,
-        owner: &'a str,
-        for_us: u64,
-    ) -> Answer<'a, Lease> {
-        self.store.take_lease(run, owner, for_us)
-    }
-
-    fn renew_lease<'a>(&'a self, run: &'a StreamId, token: u64, for_us: u64) -> Answer<'a, Lease> {
-        self.store.renew_lease(run, token, for_us)
-    }
-
-    fn release_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
-        self.store.release_lease(run, token)
-    }
-
-    fn timers_due(&self, now_us: u64, limit: usize) -> Answer<'_, Vec<Timer>> {
-        self.store.timers_due(now_us, limit)
-    }
-
-    fn next_timer_us(&self) -> Answer<'_, Option<u64>> {
-        self.store.next_timer_us()
-    }
-
-    fn send<'a>(&'a self, letter: &'a NewLetter) -> Answer<'a, LetterRef> {
-        self.store.send(letter)
-    }
-
-    fn is_taken<'a>(&'a self, letter: &'a LetterRef) -> Answer<'a, bool> {
-        self.store.is_taken(letter)
-    }
-
-    fn take_letters(&self) -> Answer<'_, LettersTaken> {
-        self.store.take_letters()
-    }
-
-    fn position(&self) -> Answer<'_, Position> {
-        self.store.position()
-    }
-
-    fn changed(&self, after: Position) -> Answer<'_, Position> {
-        self.store.changed(after)
     }
 }
 

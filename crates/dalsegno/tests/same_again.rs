@@ -4,12 +4,16 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
+#[path = "common/history.rs"]
+mod history;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::TempDir;
 use dalsegno::{Ctx, Dalsegno, Error, Failure, Probe, ReplayVerdict, Result, Turn};
+use dalsegno_store::{Answer, Event, LocalStore, Over, Store, StreamId};
+use history::until_waiting;
 
 /// Gives a failure's words to the next step, as agents do: "the tool said …".
 async fn tell(ctx: &Ctx, failure: &Failure) -> Result<String> {
@@ -46,45 +50,55 @@ async fn a_failure_has_the_same_words_when_it_is_replayed() {
     assert_eq!(replayed.verdict, ReplayVerdict::SameEnd, "{replayed}");
 }
 
+/// A store that reads from far away.
+#[derive(Debug)]
+struct Slow(LocalStore);
+
+impl Over for Slow {
+    fn below(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn events<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        from: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Event>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.0.events(stream, from, limit).await
+        })
+    }
+}
+
 #[tokio::test]
 async fn branches_that_ask_for_a_conversation_at_the_same_time_get_the_same_one() {
     let dir = TempDir::new("same-conversation");
-    let wait = Arc::new(AtomicBool::new(true));
-    let waits = Arc::clone(&wait);
-    let turn = move |ctx: Ctx, turn: u64| {
-        let waits = waits.load(Ordering::SeqCst);
-        async move {
-            if turn == 1 && waits {
-                let _: () = ctx.signal("never").await?;
-            }
-            let (a, b) = (ctx.branch("a"), ctx.branch("b"));
-            let (a, b) = tokio::join!(a.conversation("chat"), b.conversation("chat"));
-            let (a, b) = (a?, b?);
-            a.push(&ctx, "one").await?;
-            b.push(&ctx, "two").await?;
-            assert_eq!(a.len(), b.len());
-            Ok(match turn {
-                0 => Turn::Continue(1),
-                _ => Turn::Done(a.len()),
-            })
+    let turn = |ctx: Ctx, turn: u64| async move {
+        if turn == 1 {
+            let _: () = ctx.signal("go on").await?;
         }
+        let (a, b) = (ctx.branch("a"), ctx.branch("b"));
+        let (a, b) = tokio::join!(a.conversation("chat"), b.conversation("chat"));
+        let (a, b) = (a?, b?);
+        a.push(&ctx, "one").await?;
+        b.push(&ctx, "two").await?;
+        assert_eq!(a.len(), b.len());
+        Ok(match turn {
+            0 => Turn::Continue(1),
+            _ => Turn::Done(a.len()),
+        })
     };
-    let open = || async {
-        let builder = Dalsegno::builder().loop_agent("l", |(): ()| 0_u64, turn.clone());
-        builder.open(dir.path()).await.unwrap()
-    };
-    let app = open().await;
-    app.start("l", "r", &()).await.unwrap();
-    while app.journal("r").await.unwrap().turn.is_none() {
-        tokio::task::yield_now().await;
-    }
-    app.close().await.unwrap();
-    // Another process has to read what was said in the turn before.
-    wait.store(false, Ordering::SeqCst);
-    let app = open().await;
-    app.signal("r", "never", &()).await.unwrap();
-    let said: usize = app.find("r").await.unwrap().result().await.unwrap();
-    assert_eq!(said, 4);
+    let store = Arc::new(Slow(LocalStore::open(dir.path()).unwrap()));
+    let app = Dalsegno::builder().loop_agent("l", |(): ()| 0_u64, turn);
+    let app = app.stay_in_memory(Duration::ZERO);
+    let app = app.open_store(store).await.unwrap();
+    let run = app.start("l", "r", &()).await.unwrap();
+    // It leaves memory, and has to read what was said in the turn before.
+    until_waiting(&app, "r", "signal go on").await;
+    app.signal("r", "go on", &()).await.unwrap();
+    assert_eq!(run.result::<usize>().await.unwrap(), 4);
 }
 
 #[tokio::test]

@@ -32,6 +32,7 @@ mod index;
 mod kind;
 mod local;
 mod name;
+mod over;
 mod rules;
 mod state;
 mod store;
@@ -49,6 +50,7 @@ pub use local::{
     SnapshotInfo, SnapshotRole, StoreRepair, StoreReport,
 };
 pub use name::{NAME_LIMIT_BYTES, NameError, StreamId, StreamKind};
+pub use over::Over;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;
 pub use state::{Applied, Lease, State, Status, StreamState, field};

@@ -1,0 +1,165 @@
+//! A store over another one: it does some things in its own way, and leaves the rest to the other.
+//!
+//! Invariant: what an [`Over`] does not say itself is exactly what the store below says.
+
+use std::fmt;
+
+use crate::mailbox::NewLetter;
+use crate::{
+    Answer, Append, Appended, Event, Lease, LetterRef, LettersTaken, Payload, Position, Recorded, RunInfo,
+    RunQuery, Store, StreamId, StreamKind, Timer, Version,
+};
+
+/// A store over another one, for tests that watch, hold up or break what is asked of a store. Each
+/// method is that of [`Store`], and asks the store below unless it is written anew.
+pub trait Over: Send + Sync + fmt::Debug {
+    /// The store below.
+    fn below(&self) -> &dyn Store;
+
+    /// As [`Store::append`].
+    fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
+        self.below().append(batch)
+    }
+
+    /// As [`Store::durable`].
+    fn durable(&self, position: Position) -> Answer<'_, ()> {
+        self.below().durable(position)
+    }
+
+    /// As [`Store::head`].
+    fn head<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<Version>> {
+        self.below().head(stream)
+    }
+
+    /// As [`Store::read`].
+    fn read<'a>(&'a self, stream: &'a StreamId, from: u64, limit: usize) -> Answer<'a, Vec<Recorded>> {
+        self.below().read(stream, from, limit)
+    }
+
+    /// As [`Store::events`].
+    fn events<'a>(&'a self, stream: &'a StreamId, from: u64, limit: usize) -> Answer<'a, Vec<Event>> {
+        self.below().events(stream, from, limit)
+    }
+
+    /// As [`Store::payload`].
+    fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
+        self.below().payload(payload)
+    }
+
+    /// As [`Store::streams`].
+    fn streams<'a>(&'a self, kind: StreamKind, after: Option<&'a StreamId>, limit: usize) -> Answer<'a, Vec<(StreamId, Version)>> {
+        self.below().streams(kind, after, limit)
+    }
+
+    /// As [`Store::runs`].
+    fn runs<'a>(&'a self, query: &'a RunQuery) -> Answer<'a, Vec<RunInfo>> {
+        self.below().runs(query)
+    }
+
+    /// As [`Store::take_lease`].
+    fn take_lease<'a>(&'a self, run: &'a StreamId, owner: &'a str, for_us: u64) -> Answer<'a, Lease> {
+        self.below().take_lease(run, owner, for_us)
+    }
+
+    /// As [`Store::renew_lease`].
+    fn renew_lease<'a>(&'a self, run: &'a StreamId, token: u64, for_us: u64) -> Answer<'a, Lease> {
+        self.below().renew_lease(run, token, for_us)
+    }
+
+    /// As [`Store::release_lease`].
+    fn release_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
+        self.below().release_lease(run, token)
+    }
+
+    /// As [`Store::timers_due`].
+    fn timers_due(&self, now_us: u64, limit: usize) -> Answer<'_, Vec<Timer>> {
+        self.below().timers_due(now_us, limit)
+    }
+
+    /// As [`Store::next_timer_us`].
+    fn next_timer_us(&self) -> Answer<'_, Option<u64>> {
+        self.below().next_timer_us()
+    }
+
+    /// As [`Store::send`].
+    fn send<'a>(&'a self, letter: &'a NewLetter) -> Answer<'a, LetterRef> {
+        self.below().send(letter)
+    }
+
+    /// As [`Store::is_taken`].
+    fn is_taken<'a>(&'a self, letter: &'a LetterRef) -> Answer<'a, bool> {
+        self.below().is_taken(letter)
+    }
+
+    /// As [`Store::take_letters`].
+    fn take_letters(&self) -> Answer<'_, LettersTaken> {
+        self.below().take_letters()
+    }
+
+    /// As [`Store::position`].
+    fn position(&self) -> Answer<'_, Position> {
+        self.below().position()
+    }
+
+    /// As [`Store::changed`].
+    fn changed(&self, after: Position) -> Answer<'_, Position> {
+        self.below().changed(after)
+    }
+}
+
+impl<T: Over> Store for T {
+    fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
+        Over::append(self, batch)
+    }
+    fn durable(&self, position: Position) -> Answer<'_, ()> {
+        Over::durable(self, position)
+    }
+    fn head<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<Version>> {
+        Over::head(self, stream)
+    }
+    fn read<'a>(&'a self, stream: &'a StreamId, from: u64, limit: usize) -> Answer<'a, Vec<Recorded>> {
+        Over::read(self, stream, from, limit)
+    }
+    fn events<'a>(&'a self, stream: &'a StreamId, from: u64, limit: usize) -> Answer<'a, Vec<Event>> {
+        Over::events(self, stream, from, limit)
+    }
+    fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
+        Over::payload(self, payload)
+    }
+    fn streams<'a>(&'a self, kind: StreamKind, after: Option<&'a StreamId>, limit: usize) -> Answer<'a, Vec<(StreamId, Version)>> {
+        Over::streams(self, kind, after, limit)
+    }
+    fn runs<'a>(&'a self, query: &'a RunQuery) -> Answer<'a, Vec<RunInfo>> {
+        Over::runs(self, query)
+    }
+    fn take_lease<'a>(&'a self, run: &'a StreamId, owner: &'a str, for_us: u64) -> Answer<'a, Lease> {
+        Over::take_lease(self, run, owner, for_us)
+    }
+    fn renew_lease<'a>(&'a self, run: &'a StreamId, token: u64, for_us: u64) -> Answer<'a, Lease> {
+        Over::renew_lease(self, run, token, for_us)
+    }
+    fn release_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
+        Over::release_lease(self, run, token)
+    }
+    fn timers_due(&self, now_us: u64, limit: usize) -> Answer<'_, Vec<Timer>> {
+        Over::timers_due(self, now_us, limit)
+    }
+    fn next_timer_us(&self) -> Answer<'_, Option<u64>> {
+        Over::next_timer_us(self)
+    }
+    fn send<'a>(&'a self, letter: &'a NewLetter) -> Answer<'a, LetterRef> {
+        Over::send(self, letter)
+    }
+    fn is_taken<'a>(&'a self, letter: &'a LetterRef) -> Answer<'a, bool> {
+        Over::is_taken(self, letter)
+    }
+    fn take_letters(&self) -> Answer<'_, LettersTaken> {
+        Over::take_letters(self)
+    }
+    fn position(&self) -> Answer<'_, Position> {
+        Over::position(self)
+    }
+    fn changed(&self, after: Position) -> Answer<'_, Position> {
+        Over::changed(self, after)
+    }
+}
