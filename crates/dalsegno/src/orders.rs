@@ -84,11 +84,12 @@ pub(crate) async fn answer(
     now_us: u64,
 ) -> Result<Order, Error> {
     let (id, journal) = live(store, run).await?;
+    let asked = journal.approvals.iter();
+    let unanswered = asked.filter(|(_, asked)| asked.answer.is_none() && !asked.used);
+    let mut open: Vec<_> = unanswered.map(|(id, _)| id.as_str()).collect();
+    open.sort_unstable();
+    let approval = only_one_named(approval, &open);
     let Some(asked) = journal.approvals.get(&StepId::new(approval)) else {
-        let asked = journal.approvals.iter();
-        let unanswered = asked.filter(|(_, asked)| asked.answer.is_none() && !asked.used);
-        let mut open: Vec<_> = unanswered.map(|(id, _)| id.as_str()).collect();
-        open.sort_unstable();
         return Err(Error::NoSuchApproval {
             run: run.to_owned(),
             approval: approval.to_owned(),
@@ -113,6 +114,20 @@ pub(crate) async fn answer(
         .with(record::approval::NOTE, record::bounded(said.note));
     let event = NewEvent::new(Kind::ApprovalAnswered).with_fields(fields);
     Ok((id, event))
+}
+
+/// The identity that is meant by a name as it is in the code, as in `publish`, if only one of these
+/// has it; else what was said.
+fn only_one_named<'a>(said: &'a str, open: &[&'a str]) -> &'a str {
+    let named = |id: &&&str| {
+        let last = id.rsplit('/').next().unwrap_or(id);
+        last.split('#').next() == Some(said)
+    };
+    let mut found = open.iter().filter(named);
+    match (found.next(), found.next()) {
+        (Some(only), None) => only,
+        _ => said,
+    }
 }
 
 /// Why an answer would not count.
@@ -166,8 +181,9 @@ pub(crate) async fn resolve(
     by: &str,
 ) -> Result<Order, Error> {
     let (id, journal) = live(store, run).await?;
-    let found = journal.steps.get(&StepId::new(step));
     let doubtful = journal.in_doubt().map(StepId::as_str);
+    let step = only_one_named(step, doubtful.as_slice());
+    let found = journal.steps.get(&StepId::new(step));
     if doubtful != Some(step) || !found.is_some_and(|found| found.is_open()) {
         return Err(Error::NotInDoubt {
             run: run.to_owned(),

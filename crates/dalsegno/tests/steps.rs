@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
+#[path = "common/history.rs"]
+mod history;
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -257,4 +259,26 @@ async fn children_give_their_results_and_their_failures() {
     assert_eq!(app.run::<_, u64>("parent", "p", &()).await.unwrap(), 30);
     let journal = app.journal("p").await.unwrap();
     assert_eq!(journal.steps.len(), 3);
+}
+
+#[tokio::test]
+async fn an_approval_can_be_answered_by_its_name_while_only_one_is_open() {
+    let dir = TempDir::new("named");
+    let agent = |ctx: dalsegno::Ctx, (): ()| async move {
+        let (left, right) = (ctx.branch("left"), ctx.branch("right"));
+        let (left, right) = (left.approval("buy"), right.approval("buy"));
+        let (left, right) = tokio::join!(left.into_future(), right.into_future());
+        Ok((left?.is_approved(), right?.is_approved()))
+    };
+    let app = Dalsegno::builder().agent("a", agent);
+    let app = app.stay_in_memory(Duration::ZERO);
+    let app = app.open(dir.path()).await.unwrap();
+    let run = app.start("a", "r", &()).await.unwrap();
+    history::until_journal(&app, "r", |journal| journal.waits.len() == 2).await;
+    let which = app.approve("r", "buy", "ann").await.unwrap_err();
+    let which = which.to_string();
+    assert!(which.contains("left#1/buy#1, right#1/buy#1"), "{which}");
+    app.reject("r", "left#1/buy#1", "ann", "no").await.unwrap();
+    app.approve("r", "buy", "ann").await.unwrap();
+    assert_eq!(run.result::<(bool, bool)>().await.unwrap(), (false, true));
 }

@@ -46,7 +46,8 @@ impl Dalsegno {
         self.start_within(agent, run, input, None).await
     }
 
-    /// The same, with a limit on what it may use.
+    /// The same, with a limit on what it may use. The budget is the first start's: one that is there
+    /// already keeps its own, see [`Dalsegno::set_budget`].
     ///
     /// # Errors
     /// As [`Dalsegno::start`].
@@ -133,7 +134,8 @@ impl Dalsegno {
         self.engine.signal(run, name, encode(value)?).await
     }
 
-    /// Approves what a run asks for.
+    /// Approves what a run asks for: `approval` is the name in the code if only one of that name is
+    /// open, and its identity always, as in `publish#1`. [`Dalsegno::why`] says what is open.
     ///
     /// # Errors
     /// There is no such run or request, or it has its answer, or has expired.
@@ -155,7 +157,8 @@ impl Dalsegno {
         self.engine.answer(run, approval, false, by, why).await
     }
 
-    /// Says that a step in doubt happened, with this result.
+    /// Says that a step in doubt happened, with this result, which must be what the step's code
+    /// would have given. `step` is its name, or its identity as in `send#1`.
     ///
     /// # Errors
     /// There is no such run, or the step is not in doubt.
@@ -282,7 +285,8 @@ impl RunHandle {
         self.id.name()
     }
 
-    /// Waits for the result of the run.
+    /// Waits for the result of the run, however long it takes: a run that waits for an answer or a
+    /// signal is not at its end.
     ///
     /// # Errors
     /// It failed, was cancelled, or needs a person; or the result is of another type.
