@@ -19,6 +19,7 @@
 //! |---|---|
 //! | a step with an outcome | the same outcome; it is never repeated |
 //! | a `once` or `idempotent` step, or a child run, that got its outcome later in the origin | that outcome |
+//! | a `once` step that is being executed at this moment | the fork is refused |
 //! | a `once` step of which nobody knows, in the origin either | in doubt, with the **origin's** key, so that a probe asks for what was sent |
 //! | an `idempotent` step of which nobody knows | repeated with the origin's key |
 //! | a step of which it is known that it did not happen, or a read or model call without an outcome | done by the fork, with its own key |
@@ -168,6 +169,15 @@ impl Dalsegno {
         let id = StreamId::run(&name)?;
         let past = past::read(store, &from, &shared, cut, head).await?;
         check_changed(&past, &fork).map_err(refused)?;
+        if engine.is_busy_with_once(&from)
+            && let Some(step) = past.first_unknown_once()
+            && !fork.outcomes.contains_key(step)
+        {
+            // Its probe could say that it did not happen, a moment before it does.
+            return Err(refused(format!(
+                "{step} is under way in it: wait for its outcome, or say what it is"
+            )));
+        }
         let events = copy::events(store, &past, &fork).await?;
         let count = events.len();
         let append = Append::to(id.clone(), events.clone()).expecting(0);

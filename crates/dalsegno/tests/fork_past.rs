@@ -122,12 +122,23 @@ async fn an_effect_of_which_nobody_knows_keeps_its_key_over_any_number_of_forks(
         let (dir, world) = (TempDir::new("fork-unknown"), World::default());
         let hangs = Arc::new(AtomicBool::new(true));
         let app = hanging(&world, effect, &hangs);
-        let app = app.open(dir.path()).await.unwrap();
+        let mut app = app.open(dir.path()).await.unwrap();
         app.start("a", "r", &()).await.unwrap();
         while sent(&world, "sent ").is_empty() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
         }
         let keys = sent(&world, "sent ");
+        if effect == "once" {
+            // It could happen at any moment, whatever a probe says now.
+            let early = app.fork("r", Fork::at_end().named("one")).await;
+            let early = early.unwrap_err().to_string();
+            assert!(early.contains("send#1 is under way"), "{early}");
+            drop(app.close_within(Duration::ZERO).await);
+            let again = hanging(&world, effect, &hangs);
+            app = again.open(dir.path()).await.unwrap();
+            let origin = app.find("r").await.unwrap();
+            assert!(origin.result::<u64>().await.is_err());
+        }
         // The first fork hangs, too, if it comes to it.
         hangs.store(effect == "idempotent", Ordering::SeqCst);
         let fork = app.fork("r", Fork::at_end().named("one")).await.unwrap();
@@ -140,14 +151,15 @@ async fn an_effect_of_which_nobody_knows_keeps_its_key_over_any_number_of_forks(
             assert_eq!(why.in_doubt[0].key, keys[0]);
         } else {
             while hangs.load(Ordering::SeqCst) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                tokio::task::yield_now().await;
             }
         }
         let fork = app.fork("one", Fork::at_end().named("two")).await.unwrap();
         if effect == "once" {
             assert!(fork.result::<u64>().await.is_err());
             assert_eq!(sent(&world, "asked for "), keys);
-            assert_eq!(world.count(&format!("asked for {}", keys[0])), 2);
+            // By the origin, and by each of its forks.
+            assert_eq!(world.count(&format!("asked for {}", keys[0])), 3);
             assert_eq!(world.count(&format!("sent {}", keys[0])), 1);
             app.resolve_not_happened("two", "send#1", "ann")
                 .await

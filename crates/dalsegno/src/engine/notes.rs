@@ -6,6 +6,12 @@ use super::Engine;
 use crate::why::{Here, Notes};
 
 impl Engine {
+    /// Whether this process is executing a `once` step of a run.
+    pub(crate) fn is_busy_with_once(&self, run: &StreamId) -> bool {
+        let resident = self.hub().resident.get(run).and_then(|r| r.run.clone());
+        resident.is_some_and(|run| run.is_busy_with_once())
+    }
+
     /// For [`crate::Dalsegno::why`].
     pub(crate) fn notes(&self, run: &StreamId, agent: &str) -> Notes {
         let hub = self.hub();

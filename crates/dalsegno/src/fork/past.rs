@@ -50,6 +50,15 @@ pub(super) struct Past {
 }
 
 impl Past {
+    /// A `once` step that was begun, and of which nobody knows how it ended.
+    pub fn first_unknown_once(&self) -> Option<&StepId> {
+        let unknown = self.fates.iter().filter(|(id, fate)| {
+            let step = self.shared.steps.get(*id);
+            matches!(fate, Fate::Unknown(_)) && step.is_some_and(|s| s.effect == Effect::Once)
+        });
+        unknown.map(|(id, _)| id).min()
+    }
+
     pub fn fate(&self, id: &StepId) -> &Fate {
         self.fates.get(id).unwrap_or(&Fate::Shared)
     }
