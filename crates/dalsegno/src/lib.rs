@@ -1,6 +1,6 @@
 //! Crash-safe agents: a dead process resumes at the first unfinished step, and nothing happens twice.
 //!
-//! Paste this, run it, kill it half-way, run it again:
+//! `cargo add tokio --features full`, paste this, run it, kill it half-way, run it again:
 //!
 //! ```no_run
 #![doc = include_str!("../examples/report.rs")]
@@ -25,6 +25,11 @@
 //! | get what is never the same | [`Ctx::now`], [`Ctx::random`], [`Ctx::uuid`] |
 //! | note something | [`Ctx::event`], [`Ctx::checkpoint`], [`Ctx::conversation`] |
 //! | change code under runs that are under way | [`Ctx::patched`] |
+//! | try a step again, limit its time, ask a person for it | [`StepCall::retry`], [`StepCall::timeout`], [`StepCall::approval`] |
+//!
+//! Who opened the store speaks to runs by their names: [`Dalsegno::approve`], [`Dalsegno::signal`],
+//! [`Dalsegno::cancel`], [`Dalsegno::start_with_budget`]; [`Dalsegno::why`] says what a run waits for,
+//! and what to do. Another process does the same through a [`Remote`].
 //!
 //! Code between steps runs again on every resume, so it must come to the same steps: no clock, no
 //! randomness, no I/O outside of steps. If it does something else than what is recorded, the run

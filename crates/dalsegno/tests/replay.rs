@@ -5,6 +5,8 @@
 mod common;
 #[path = "common/divergence.rs"]
 mod divergence;
+#[path = "common/history.rs"]
+mod history;
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use dalsegno_store::{
     StreamId,
 };
 use divergence::{diverges, head, step};
+use history::{until_journal, until_waiting};
 
 /// Has everything that a run can do.
 async fn everything(ctx: Ctx, world: World, n: u64) -> Result<u64> {
@@ -135,9 +138,11 @@ async fn record_everything(dir: &TempDir, world: &World, stay: Duration) {
     let run = app.start("everything", "r", &20).await.unwrap();
     app.signal("r", "number", &7).await.unwrap();
     for approval in ["publish#1", "pay#1"] {
-        while app.approve("r", approval, "ann").await.is_err() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        until_journal(&app, "r", |journal| {
+            journal.approvals.contains_key(approval)
+        })
+        .await;
+        app.approve("r", approval, "ann").await.unwrap();
     }
     let result: u64 = run.result().await.unwrap();
     assert_eq!(result, 1 + 2 + 5 + 7 + 1 + 30 + 46);
@@ -321,14 +326,10 @@ async fn runs_that_wait_or_are_in_doubt_or_were_cancelled_are_the_same_as_far_as
     app.start("a", "cancelled", "signal").await.unwrap();
     // Each is written down when it can do nothing more.
     for what in ["signal", "doubt", "asks", "panics", "cancelled"] {
-        while app.journal(what).await.unwrap().status != Status::Checkpointed {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        until_journal(&app, what, |journal| journal.status == Status::Checkpointed).await;
     }
     app.cancel("cancelled", "enough").await.unwrap();
-    while !app.journal("cancelled").await.unwrap().status.is_final() {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    until_journal(&app, "cancelled", |journal| journal.status.is_final()).await;
     for (run, next) in [
         ("signal", "signal never#1"),
         ("cancelled", "signal never#1"),
@@ -428,9 +429,7 @@ async fn a_child_with_another_input_is_found() {
         .await
         .unwrap();
     app.start("p", "r", &()).await.unwrap();
-    while app.journal("r").await.unwrap().waits != ["signal go on"] {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    until_waiting(&app, "r", "signal go on").await;
     app.close().await.unwrap();
     let app = builder(2).open(dir.path()).await.unwrap();
     let replayed = app.replay("r").await.unwrap();
@@ -518,9 +517,7 @@ async fn recovery_says_what_the_code_does_instead() {
     };
     let app = builder("old").open(dir.path()).await.unwrap();
     app.start("a", "r", &()).await.unwrap();
-    while app.journal("r").await.unwrap().waits != ["signal go on"] {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    until_waiting(&app, "r", "signal go on").await;
     app.close().await.unwrap();
     let app = builder("new").open(dir.path()).await.unwrap();
     app.signal("r", "go on", &1).await.unwrap();

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
+#[path = "common/history.rs"]
+mod history;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use std::time::Duration;
 use common::TempDir;
 use dalsegno::{Budget, Ctx, Dalsegno, Error, Journal, Turn, record};
 use dalsegno_store::{Append, Event, Fields, Kind, NewEvent, NewPayload, StreamId};
+use history::{until_journal, until_waiting};
 use tokio::sync::Notify;
 
 async fn events(app: &Dalsegno, run: &str) -> Vec<Event> {
@@ -86,9 +89,8 @@ async fn the_state_at_every_event_of_a_run() {
     let app = app.open(dir.path()).await.unwrap();
     let run = app.start("a", "r", &1).await.unwrap();
     app.signal("r", "c", &3).await.unwrap();
-    while app.approve("r", "ask#1", "ann").await.is_err() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until_journal(&app, "r", |journal| journal.approvals.contains_key("ask#1")).await;
+    app.approve("r", "ask#1", "ann").await.unwrap();
     assert_eq!(run.result::<u64>().await.unwrap(), 6);
     let all = check_every_event(&app, "r").await;
     // Steps only ever come, and get their outcomes once.
@@ -152,9 +154,7 @@ async fn a_loop_with_a_mark_inside_its_turn_is_recovered_at_that_turn() {
     };
     let app = builder().open(dir.path()).await.unwrap();
     app.start("l", "r", &0).await.unwrap();
-    while app.journal("r").await.unwrap().waits != ["signal go on"] {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until_waiting(&app, "r", "signal go on").await;
     app.close().await.unwrap();
     begun.reset();
     let app = builder().open(dir.path()).await.unwrap();
@@ -196,9 +196,7 @@ async fn what_is_said_while_a_turn_ends_is_not_forgotten() {
     app.start("l", "r", &0).await.unwrap();
     app.start("l", "cancelled", &0).await.unwrap();
     for run in ["r", "cancelled"] {
-        while app.journal(run).await.unwrap().steps.is_empty() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until_journal(&app, run, |journal| !journal.steps.is_empty()).await;
     }
     // Nobody tells the worker.
     let fields = Fields::new().with(record::signal::NAME, "number");

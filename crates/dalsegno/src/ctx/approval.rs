@@ -131,6 +131,8 @@ impl Ctx {
     /// if answer.is_approved() { /* … */ }
     /// # Ok(()) }
     /// ```
+    ///
+    /// [`crate::Dalsegno::approve`] and [`crate::Dalsegno::reject`] answer it.
     pub fn approval(&self, name: &str) -> ApprovalWait {
         ApprovalWait {
             ctx: self.clone(),

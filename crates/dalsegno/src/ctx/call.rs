@@ -180,7 +180,25 @@ impl StepCall {
         self
     }
 
-    /// How to find out whether it happened, by its key. It must not have an effect of its own.
+    /// How to find out whether it happened, by its key. It must not have an effect of its own. What
+    /// it finds is of the same type as what the call gives.
+    ///
+    /// ```no_run
+    /// use dalsegno::Probe;
+    /// # async fn find(_key: &str) -> dalsegno::Result<Option<String>> { Ok(None) }
+    /// # async fn send(_key: &str) -> dalsegno::Result<String> { Ok(String::new()) }
+    /// # async fn agent(ctx: dalsegno::Ctx) -> dalsegno::Result<()> {
+    /// let id: String = ctx.tool("send").once()
+    ///     .probe(|call| async move {
+    ///         Ok(match find(call.key()).await? {
+    ///             Some(id) => Probe::Happened(id),
+    ///             None => Probe::DidNotHappen,
+    ///         })
+    ///     })
+    ///     .call(|call| async move { send(call.key()).await })
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
     pub fn probe<P, F, Fut>(mut self, probe: F) -> StepCall
     where
         P: Serialize,
