@@ -4,21 +4,22 @@
 //! | view | what it shows |
 //! |---|---|
 //! | [`tasks`] | every run, with its current checkpoint while it is not finished |
-//! | [`sessions`], [`session`] | which process had which runs last, and where they are |
+//! | [`sessions`], [`session`] | which process had which runs, and where those are that it had last |
 //! | [`checkpoints`] | of one run: the current one, the one before, and those that are pinned |
 //! | [`recovery_log`] | every recovery from a crash, with what was known then |
 //!
 //! Invariant: a view never changes anything, and never fails because of one run's damage where it
 //! shows many: it says so at that run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use dalsegno_store::{Kind, RunInfo, RunQuery, Status, Store, StoreError, StreamId};
+use dalsegno_store::{Event, Kind, RunInfo, RunQuery, Status, Store, StoreError, StreamId};
 use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::journal::{Checkpoint, Journal, bytes_of, load};
 use crate::orders;
+use crate::record;
 use crate::recovery::{Recovered, read_event};
 use crate::resource::NotedResource;
 
@@ -49,6 +50,8 @@ pub struct Session {
     pub name: String,
     /// The runs that it had last.
     pub tasks: Vec<Task>,
+    /// Runs that it had, and that another session has had since.
+    pub earlier: Vec<String>,
 }
 
 /// A written state, with all that it holds.
@@ -140,24 +143,61 @@ async fn task(store: &dyn Store, info: RunInfo) -> Result<Task, Error> {
     })
 }
 
-/// All sessions that had a run last, in the order of their names.
+/// All sessions that had a run, in the order of their names. For this every event of every run is
+/// read.
 ///
 /// # Errors
 /// The store cannot be read.
 pub async fn sessions(store: &dyn Store) -> Result<Vec<Session>, Error> {
-    let mut sessions: BTreeMap<String, Vec<Task>> = BTreeMap::new();
+    let mut sessions: BTreeMap<String, Session> = BTreeMap::new();
+    let mut of = |name: String, had: &dyn Fn(&mut Session)| {
+        let session = sessions.entry(name).or_insert_with_key(|name| Session {
+            name: name.clone(),
+            tasks: Vec::new(),
+            earlier: Vec::new(),
+        });
+        had(session);
+    };
     for task in tasks(store).await? {
+        let run = task.info.run.name().to_owned();
+        for session in had_by(store, &task.info.run).await? {
+            if task.session.as_ref() != Some(&session) {
+                of(session, &|session| session.earlier.push(run.clone()));
+            }
+        }
         if let Some(session) = task.session.clone() {
-            sessions.entry(session).or_default().push(task);
+            of(session, &|session| session.tasks.push(task.clone()));
         }
     }
-    let sessions = sessions.into_iter();
-    Ok(sessions
-        .map(|(name, tasks)| Session { name, tasks })
-        .collect())
+    Ok(sessions.into_values().collect())
 }
 
-/// A session; `None` if no run was had by it last.
+/// The sessions that started a run, each once. Of a run whose events are lost none is known.
+async fn had_by(store: &dyn Store, run: &StreamId) -> Result<BTreeSet<String>, Error> {
+    let mut sessions = BTreeSet::new();
+    let mut from = 1;
+    loop {
+        let page = match store.events(run, from, PAGE).await {
+            Ok(page) => page,
+            Err(StoreError::Damaged { .. } | StoreError::Read(_)) => return Ok(sessions),
+            Err(e) => return Err(e.into()),
+        };
+        let Some(last) = page.last() else {
+            return Ok(sessions);
+        };
+        from = last.sequence + 1;
+        let started = page.iter().filter(|event| event.kind == Kind::RunStarted);
+        let session = |event: &Event| {
+            event
+                .fields
+                .text(record::started::SESSION)
+                .map(str::to_owned)
+        };
+        sessions.extend(started.filter_map(session));
+    }
+}
+
+/// A session; `None` if it never had a run.
 ///
 /// # Errors
 /// The store cannot be read.

@@ -144,6 +144,7 @@ fn tasks_have_their_checkpoints_until_they_are_done_and_sessions_their_tasks() {
         );
         let monday = views::session(&reader, "monday").await.unwrap().unwrap();
         assert_eq!(monday.tasks.len(), 1);
+        assert_eq!(monday.earlier, ["two"]);
         assert!(views::session(&reader, "sunday").await.unwrap().is_none());
         app.close().await.unwrap();
     });

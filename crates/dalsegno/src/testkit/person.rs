@@ -93,7 +93,7 @@ pub(crate) async fn look(app: Dalsegno, person: Person, world: World) -> Result<
 fn asks(run: &str, journal: &Journal) -> Vec<Ask> {
     let run = run.to_owned();
     if let Some(step) = journal.in_doubt() {
-        let (step, key) = (step.to_string(), journal.key_of(&step));
+        let (step, key) = (step.to_string(), journal.key_of(step));
         return vec![Ask::Doubt { run, step, key }];
     }
     let mut asks = Vec::new();
