@@ -57,6 +57,9 @@ pub async fn stands(
         let position = app.store().position().await.unwrap();
         let why = app.why(run).await.unwrap();
         if why.standing == standing {
+            // A reader beside this process sees it, too.
+            let position = app.store().position().await.unwrap();
+            app.store().durable(position).await.unwrap();
             return why;
         }
         drop(tokio::time::timeout(at_least, app.store().changed(position)).await);
