@@ -6,8 +6,8 @@ use std::fmt;
 
 use crate::mailbox::NewLetter;
 use crate::{
-    Answer, Append, Appended, Event, Lease, LetterRef, LettersTaken, Payload, Position, Recorded, RunInfo,
-    RunQuery, Store, StreamId, StreamKind, Timer, Version,
+    Answer, Append, Appended, Event, Lease, LetterRef, LettersTaken, Payload, Position, Recorded,
+    RunInfo, RunQuery, Store, StreamId, StreamKind, Timer, Version,
 };
 
 /// A store over another one, for tests that watch, hold up or break what is asked of a store. Each
@@ -32,12 +32,22 @@ pub trait Over: Send + Sync + fmt::Debug {
     }
 
     /// As [`Store::read`].
-    fn read<'a>(&'a self, stream: &'a StreamId, from: u64, limit: usize) -> Answer<'a, Vec<Recorded>> {
+    fn read<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        from: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Recorded>> {
         self.below().read(stream, from, limit)
     }
 
     /// As [`Store::events`].
-    fn events<'a>(&'a self, stream: &'a StreamId, from: u64, limit: usize) -> Answer<'a, Vec<Event>> {
+    fn events<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        from: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Event>> {
         self.below().events(stream, from, limit)
     }
 
@@ -47,7 +57,12 @@ pub trait Over: Send + Sync + fmt::Debug {
     }
 
     /// As [`Store::streams`].
-    fn streams<'a>(&'a self, kind: StreamKind, after: Option<&'a StreamId>, limit: usize) -> Answer<'a, Vec<(StreamId, Version)>> {
+    fn streams<'a>(
+        &'a self,
+        kind: StreamKind,
+        after: Option<&'a StreamId>,
+        limit: usize,
+    ) -> Answer<'a, Vec<(StreamId, Version)>> {
         self.below().streams(kind, after, limit)
     }
 
@@ -57,7 +72,12 @@ pub trait Over: Send + Sync + fmt::Debug {
     }
 
     /// As [`Store::take_lease`].
-    fn take_lease<'a>(&'a self, run: &'a StreamId, owner: &'a str, for_us: u64) -> Answer<'a, Lease> {
+    fn take_lease<'a>(
+        &'a self,
+        run: &'a StreamId,
+        owner: &'a str,
+        for_us: u64,
+    ) -> Answer<'a, Lease> {
         self.below().take_lease(run, owner, for_us)
     }
 
@@ -117,22 +137,42 @@ impl<T: Over> Store for T {
     fn head<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<Version>> {
         Over::head(self, stream)
     }
-    fn read<'a>(&'a self, stream: &'a StreamId, from: u64, limit: usize) -> Answer<'a, Vec<Recorded>> {
+    fn read<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        from: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Recorded>> {
         Over::read(self, stream, from, limit)
     }
-    fn events<'a>(&'a self, stream: &'a StreamId, from: u64, limit: usize) -> Answer<'a, Vec<Event>> {
+    fn events<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        from: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Event>> {
         Over::events(self, stream, from, limit)
     }
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
         Over::payload(self, payload)
     }
-    fn streams<'a>(&'a self, kind: StreamKind, after: Option<&'a StreamId>, limit: usize) -> Answer<'a, Vec<(StreamId, Version)>> {
+    fn streams<'a>(
+        &'a self,
+        kind: StreamKind,
+        after: Option<&'a StreamId>,
+        limit: usize,
+    ) -> Answer<'a, Vec<(StreamId, Version)>> {
         Over::streams(self, kind, after, limit)
     }
     fn runs<'a>(&'a self, query: &'a RunQuery) -> Answer<'a, Vec<RunInfo>> {
         Over::runs(self, query)
     }
-    fn take_lease<'a>(&'a self, run: &'a StreamId, owner: &'a str, for_us: u64) -> Answer<'a, Lease> {
+    fn take_lease<'a>(
+        &'a self,
+        run: &'a StreamId,
+        owner: &'a str,
+        for_us: u64,
+    ) -> Answer<'a, Lease> {
         Over::take_lease(self, run, owner, for_us)
     }
     fn renew_lease<'a>(&'a self, run: &'a StreamId, token: u64, for_us: u64) -> Answer<'a, Lease> {
