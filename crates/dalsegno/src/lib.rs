@@ -98,4 +98,4 @@ pub use rules::Rule;
 pub use run::{Begun, Done, Doubt, Run, Step, Stopped, Ticket};
 pub use runtime::{BoxFuture, Runtime, Tokio};
 pub use step::{STEP_NAME_LIMIT_BYTES, StepId, StepKind};
-pub use why::{Change, InDoubt, Knew, KnownState, Next, Standing, StepLine, Why, why};
+pub use why::{Change, InDoubt, Knew, KnownState, Next, Standing, StepLine, Why, utc, why};

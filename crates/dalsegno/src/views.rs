@@ -3,6 +3,7 @@
 //!
 //! | view | what it shows |
 //! |---|---|
+//! | [`list`] | every run in a line, with what it waits for: reads no more than the ends of those that wait |
 //! | [`tasks`] | every run, with its current checkpoint while it is not finished |
 //! | [`sessions`], [`session`] | which process had which runs, and where those are that it had last |
 //! | [`checkpoints`] | of one run: the current one, the one before, and those that are pinned |
@@ -108,6 +109,53 @@ pub struct RecoveryEntry {
     /// was to come next: as [`crate::Why::to_json`], with what was found of its resources. If it
     /// cannot be read, why not, as `damage`.
     pub report: Value,
+}
+
+/// A run in a list.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Listed {
+    /// What the store lists of it.
+    pub info: RunInfo,
+    /// What it waits for, if it is not finished and not in memory, as in `approval refund#1`.
+    pub waits: Vec<String>,
+}
+
+impl Listed {
+    /// Whether it asks for an approval, or only a person can move it on.
+    pub fn needs_person(&self) -> bool {
+        let asks = |wait: &String| wait.starts_with("approval ");
+        self.info.attention.is_some() || self.waits.iter().any(asks)
+    }
+}
+
+/// Runs in the order of their names, for a list: of each that waits, only its last events are read.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn list(store: &dyn Store, query: &RunQuery) -> Result<Vec<Listed>, Error> {
+    let mut listed = Vec::new();
+    for info in store.runs(query).await? {
+        let waits = match info.status {
+            Status::Checkpointed => waits(store, &info).await?,
+            _ => Vec::new(),
+        };
+        listed.push(Listed { info, waits });
+    }
+    Ok(listed)
+}
+
+/// What a run that was written down said that it waits for.
+async fn waits(store: &dyn Store, info: &RunInfo) -> Result<Vec<String>, Error> {
+    // A reason to be looked at, and the giving back of the lease, follow the writing down.
+    let from = info.head.sequence.saturating_sub(2).max(1);
+    let last = match store.events(&info.run, from, 3).await {
+        Ok(last) => last,
+        // What cannot be read is said where that run is looked at.
+        Err(StoreError::Damaged { .. } | StoreError::Read(_)) => return Ok(Vec::new()),
+        Err(e) => return Err(e.into()),
+    };
+    Ok(Journal::fold(last).waits)
 }
 
 /// All runs, in the order of their names.

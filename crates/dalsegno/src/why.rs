@@ -26,7 +26,7 @@ pub use next::Next;
 pub use standing::Standing;
 pub(crate) use standing::{Here, Notes};
 pub use steps::{InDoubt, StepLine};
-pub(crate) use time::utc;
+pub use time::utc;
 
 /// So many finished steps are shown.
 const LAST_STEPS: usize = 5;

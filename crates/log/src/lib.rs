@@ -45,6 +45,7 @@ mod layout;
 mod log;
 mod marks;
 mod options;
+mod owner;
 mod park;
 mod reader;
 mod rebuild;
@@ -69,6 +70,7 @@ pub use error::{
 };
 pub use log::Log;
 pub use options::Options;
+pub use owner::owner_of;
 pub use park::Durable;
 pub use reader::{Follower, Reader, Record};
 pub use recovery::{Recovery, TornTail};

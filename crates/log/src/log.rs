@@ -24,7 +24,7 @@ use crate::stats::{Lag, SyncTimes};
 use crate::sync::{Arc, Mutex, lock, thread};
 use crate::writer::{WriteError, Writer};
 
-const LOCK_FILE: &str = "lock";
+pub(crate) const LOCK_FILE: &str = "lock";
 /// Above this, the flusher starts to write out although no one waits.
 const WRITE_OUT_BYTES: usize = 1024 * 1024;
 

@@ -162,6 +162,12 @@ impl LocalStore {
         Options::new().open(dir)
     }
 
+    /// The process that has the store in a folder open for writing, as in `process 4711`; `None` if
+    /// none has. Asking is in nobody's way.
+    pub fn owner_of(dir: impl AsRef<Path>) -> Option<String> {
+        dalsegno_log::owner_of(dir.as_ref().join(folder::LOG))
+    }
+
     /// What opening found and did.
     pub fn opened(&self) -> &Opened {
         &self.inner.opened

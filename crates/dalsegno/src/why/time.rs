@@ -1,7 +1,7 @@
 //! Times for people: UTC, and how long ago.
 
-/// As in `2026-11-16 03:54:45.123 UTC`.
-pub(crate) fn utc(us: u64) -> String {
+/// A time in microseconds since 1970 for people, as in `2026-11-16 03:54:45.123 UTC`.
+pub fn utc(us: u64) -> String {
     let (seconds, millis) = (us / 1_000_000, us / 1000 % 1000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);

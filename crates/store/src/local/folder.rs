@@ -27,6 +27,7 @@ use crate::rules::Mutant;
 pub const FORMAT: u64 = 1;
 
 pub(crate) const MARKER: &str = "store";
+pub(crate) const LOG: &str = "log";
 const TITLE: &str = "dalsegno store";
 /// A marker has less than 200 bytes.
 const MARKER_LIMIT_BYTES: usize = 4096;
@@ -115,7 +116,7 @@ impl Folder {
     }
 
     pub fn log(&self) -> PathBuf {
-        self.dir.join("log")
+        self.dir.join(LOG)
     }
 
     pub fn index(&self) -> PathBuf {

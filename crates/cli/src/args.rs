@@ -1,0 +1,107 @@
+//! What can be asked for, as clap types: one file a command, what all commands share here.
+//!
+//! Invariant: every command has a line about it, a long help with an example that works, and the
+//! options of [`Global`].
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::exit;
+
+pub mod ls;
+
+/// Headings in bold instead of underlined: a terminal is no typewriter.
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// See, control and believe crash-safe agents
+///
+/// Reads and speaks to a store of agents' runs, also while a program owns it. Exit codes: 0 done,
+/// 1 failed, 2 wrong use, 3 a person is needed, 4 the store is damaged.
+#[derive(Debug, Parser)]
+#[command(name = "dalsegno", version, styles = STYLES, max_term_width = 100)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What all commands share.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What all commands share.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Global options")]
+pub struct Global {
+    /// The folder of the store
+    #[arg(long, global = true, env = "DALSEGNO_STORE", value_name = "DIR")]
+    #[arg(default_value = ".dalsegno", hide_env_values = true)]
+    pub store: PathBuf,
+    /// Print JSON, one document a line, as described in docs/cli.md
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// When to use colour; NO_COLOR in the environment means never
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal.
+    Auto,
+    /// Also in a pipe.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+/// What to do. What is said about a command stands at its own type.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Ls(ls::Ls),
+}
+
+/// What was asked for.
+///
+/// # Errors
+/// It was help, or wrong: that was printed, and this is the code to end with.
+pub fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse()
+        .map_err(|error| exit::usage(&error, std::env::args_os().any(|a| a == "--json")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+
+    /// Help without an example leaves its reader alone.
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Cli::command().get_subcommands() {
+            if command.get_name() == "help" {
+                continue;
+            }
+            let name = command.get_name().to_owned();
+            let after = command.get_after_long_help().map(ToString::to_string);
+            let after = after.unwrap_or_default();
+            assert!(after.contains("Example"), "{name} has no example");
+            assert!(after.contains(&format!("dalsegno {name}")), "{name}");
+            assert!(command.get_about().is_some(), "{name} has no about");
+        }
+    }
+}

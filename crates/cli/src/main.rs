@@ -1,0 +1,27 @@
+//! The command `dalsegno`: parses what was asked, does it, and ends with a code that scripts can rely on.
+
+// The layers below are whole, also where no command needs all of them.
+#![allow(dead_code)]
+
+mod args;
+mod commands;
+mod exit;
+mod find;
+mod open;
+mod output;
+mod runtime;
+
+use std::process::ExitCode;
+
+use output::Out;
+
+fn main() -> ExitCode {
+    exit::without_stack_traces();
+    let cli = match args::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let mut out = Out::standard(&cli.global);
+    let done = commands::run(cli, &mut out);
+    exit::end(done, out)
+}

@@ -1,0 +1,116 @@
+//! How a command opens the store.
+//!
+//! | to | call |
+//! |---|---|
+//! | look, beside whoever owns it, without a lock | [`reader`] |
+//! | say something to its runs | [`remote`] |
+//! | change it as its owner | [`owner`] |
+//! | know who owns it | [`owner_now`] |
+//!
+//! Invariant: none of these makes a store where there is none, and looking changes nothing on disk.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dalsegno::Remote;
+use dalsegno_log::OpenError;
+use dalsegno_store::{LocalStore, Options, StoreError};
+
+use crate::args::Global;
+use crate::exit::{Error, Result};
+use crate::output::text::shown;
+
+/// Opens the store for reading.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub fn reader(global: &Global) -> Result<LocalStore> {
+    let opened = Options::new().existing_only().open_read_only(&global.store);
+    opened.map_err(|e| not_opened(&global.store, e))
+}
+
+/// Opens the store for saying something to its runs. Inside of [`crate::runtime::block_on`].
+///
+/// # Errors
+/// As [`reader`].
+pub fn remote(global: &Global) -> Result<Remote> {
+    Ok(Remote::with(Arc::new(reader(global)?))?)
+}
+
+/// Opens the store as its owner.
+///
+/// # Errors
+/// As [`reader`]; or another process owns it, which is named.
+pub fn owner(global: &Global) -> Result<LocalStore> {
+    owner_with(global, Options::new())
+}
+
+/// The same with options.
+///
+/// # Errors
+/// As [`owner`].
+pub fn owner_with(global: &Global, options: Options) -> Result<LocalStore> {
+    let opened = options.existing_only().open(&global.store);
+    opened.map_err(|e| not_opened(&global.store, e))
+}
+
+/// Who owns the store now, as in `process 4711`; `None` if nobody does. The lock is the kernel's,
+/// so an owner that was killed is none.
+pub fn owner_now(global: &Global) -> Option<String> {
+    LocalStore::owner_of(&global.store)
+}
+
+fn not_opened(dir: &Path, error: StoreError) -> Error {
+    match error {
+        StoreError::Io(ref failure) if is_missing(&failure.error) => no_store(dir, "there is none"),
+        StoreError::Open(OpenError::Missing { .. }) => no_store(dir, "there is none"),
+        StoreError::NotAStore { ref why, .. } => no_store(dir, why),
+        StoreError::Open(OpenError::Locked { ref owner, .. }) => Error::failed(format!(
+            "the store {} is in use by {owner}",
+            shown(&dir.display().to_string())
+        ))
+        .hint(
+            "stop that process first, or use a command that works beside it (ls, show, approve, …)",
+        ),
+        other => other.into(),
+    }
+}
+
+fn is_missing(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
+/// With what may have been meant: stores that are near.
+fn no_store(dir: &Path, why: &str) -> Error {
+    let place = shown(&dir.display().to_string());
+    let error = Error::failed(format!("no store in {place}: {}", shown(why)));
+    let near = stores_near(dir);
+    error.hint(match near.first() {
+        Some(near) => format!(
+            "did you mean --store {}?",
+            shown(&near.display().to_string())
+        ),
+        None => "name the store with --store DIR, or in the variable DALSEGNO_STORE".to_owned(),
+    })
+}
+
+/// Folders beside, in, or around the one that was named, which look like stores.
+fn stores_near(dir: &Path) -> Vec<PathBuf> {
+    let parent = match dir.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let places = [dir, parent];
+    let entries = places
+        .iter()
+        .filter_map(|place| std::fs::read_dir(place).ok());
+    let folders = entries.flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<_> = folders.filter(|path| looks_like_a_store(path)).collect();
+    found.sort();
+    found
+}
+
+fn looks_like_a_store(path: &Path) -> bool {
+    path.join("log").is_dir() && path.join("store").is_file()
+}
