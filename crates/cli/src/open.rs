@@ -26,7 +26,11 @@ use crate::output::text::shown;
 /// There is none, or it cannot be read.
 pub fn reader(global: &Global) -> Result<LocalStore> {
     let opened = Options::new().existing_only().open_read_only(&global.store);
-    opened.map_err(|e| not_opened(&global.store, e))
+    let store = opened.map_err(|e| not_opened(&global.store, e))?;
+    // The process ends with the command. Taking apart what was read would take longer than most
+    // commands do.
+    std::mem::forget(store.clone());
+    Ok(store)
 }
 
 /// Opens the store for saying something to its runs. Inside of [`crate::runtime::block_on`].

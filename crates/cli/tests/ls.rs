@@ -93,15 +93,17 @@ fn filters_leave_out_what_was_not_asked_for() {
         let mut found = names(&document);
         found.sort_unstable();
         assert_eq!(found, expected, "{args:?}");
-        assert_eq!(document["left_out"], 0);
+        assert_eq!(document["more"], false);
     }
     let document = dalsegno(dir.path(), ["ls", "--json", "--limit", "2"]).ok();
-    assert_eq!(document.json()["left_out"], 4);
+    assert_eq!(document.json()["more"], true);
     let text = dalsegno(dir.path(), ["ls", "-n", "2"]).ok().stdout;
     assert!(
-        text.ends_with("… and 4 more: --limit 0 shows all\n"),
+        text.ends_with("… and more: --limit 0 shows all\n"),
         "{text}"
     );
+    let exactly = dalsegno(dir.path(), ["ls", "--json", "--limit", "6"]).ok();
+    assert_eq!(exactly.json()["more"], false);
     let all = dalsegno(dir.path(), ["ls", "--json", "--limit", "0"]).ok();
     assert_eq!(names(&all.json()).len(), 6);
     let none = dalsegno(dir.path(), ["ls", "--agent", "nobody"]).ok();

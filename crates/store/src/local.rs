@@ -22,6 +22,7 @@ mod chaining;
 mod contract;
 mod disk;
 mod folder;
+mod history;
 mod indexes;
 mod keeper;
 mod leases;

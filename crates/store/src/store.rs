@@ -200,6 +200,8 @@ pub struct RunQuery {
     pub after: Option<StreamId>,
     /// At most so many; 0 for as many as there are.
     pub limit: usize,
+    /// Those whose last event is the newest first, instead of by name.
+    pub newest: bool,
 }
 
 impl RunQuery {
@@ -289,7 +291,7 @@ pub trait Store: Send + Sync + fmt::Debug {
         limit: usize,
     ) -> Answer<'a, Vec<(StreamId, Version)>>;
 
-    /// Runs in the order of their names.
+    /// Runs in the order of their names, unless the query wants the newest first.
     fn runs<'a>(&'a self, query: &'a RunQuery) -> Answer<'a, Vec<RunInfo>>;
 
     /// Takes a run that nobody holds, under a new fencing token, for a time in microseconds.

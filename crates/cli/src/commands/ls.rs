@@ -1,9 +1,7 @@
 //! `dalsegno ls`: the runs, those that need a person first.
 
-use std::cmp::Reverse;
-
 use dalsegno::views::{self, Listed};
-use dalsegno_store::{RunQuery, Status};
+use dalsegno_store::{RunQuery, Status, Store};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -19,8 +17,8 @@ use crate::{open, runtime};
 struct Document<'a> {
     schema: &'static str,
     runs: Vec<Row<'a>>,
-    /// How many more there are than were asked for.
-    left_out: usize,
+    /// There are more than were asked for.
+    more: bool,
 }
 
 #[derive(Serialize)]
@@ -44,40 +42,64 @@ struct Row<'a> {
 /// The store cannot be read.
 pub fn run(args: &Ls, global: &Global, out: &mut Out) -> Result<Exit> {
     let store = open::reader(global)?;
-    let mut runs = runtime::block_on(async { Ok(views::list(&store, &query(args)).await?) })?;
-    runs.retain(|run| wanted(args, run));
-    runs.sort_by_key(|run| (rank(run), Reverse(run.info.updated_us)));
-    let limit = if args.limit == 0 {
-        usize::MAX
-    } else {
-        args.limit
-    };
-    let left_out = runs.len().saturating_sub(limit);
-    runs.truncate(limit);
+    let (runs, more) = runtime::block_on(find(&store, args))?;
     match out.is_json() {
         true => out.json(&Document {
             schema: "dalsegno.ls/1",
             runs: runs.iter().map(row).collect(),
-            left_out,
+            more,
         })?,
-        false => print(&runs, left_out, out)?,
+        false => print(&runs, more, out)?,
     }
     Ok(Exit::Done)
 }
 
-/// What the store can leave out by itself.
-fn query(args: &Ls) -> RunQuery {
-    let any_status = args.status.contains(&StatusArg::NeedsPerson);
-    let status = match (any_status || args.status.is_empty(), args.waiting) {
-        (false, _) => args.status.iter().filter_map(|s| s.status()).collect(),
-        (true, true) => vec![Status::Pending, Status::Running, Status::Checkpointed],
-        (true, false) => Vec::new(),
+/// The runs to show, and whether there are more. All that are not finished are looked at, because
+/// those that need a person may be old; of the others, which may be very many, no more than needed.
+async fn find(store: &dyn Store, args: &Ls) -> Result<(Vec<Listed>, bool)> {
+    let limit = match args.limit {
+        0 => usize::MAX,
+        limit => limit,
     };
-    RunQuery {
+    let mut runs = match query(args, &LIVE, 0) {
+        Some(live) => views::list(store, &live).await?,
+        None => Vec::new(),
+    };
+    runs.retain(|run| wanted(args, run));
+    runs.sort_by_key(|run| !run.needs_person());
+    if runs.len() <= limit && !args.waiting {
+        let room = limit.saturating_add(1) - runs.len();
+        if let Some(ended) = query(args, &ENDED, room) {
+            runs.extend(views::list(store, &ended).await?);
+        }
+    }
+    let more = runs.len() > limit;
+    runs.truncate(limit);
+    Ok((runs, more))
+}
+
+const LIVE: [Status; 3] = [Status::Pending, Status::Running, Status::Checkpointed];
+const ENDED: [Status; 3] = [Status::Completed, Status::Failed, Status::Cancelled];
+
+/// What the store can leave out by itself; `None` if that is everything.
+fn query(args: &Ls, among: &[Status], limit: usize) -> Option<RunQuery> {
+    let asked = |status: &Status| {
+        let is_it = |asked: &StatusArg| match asked.status() {
+            Some(asked) => asked == *status,
+            // Only a person can move it on: that is never finished.
+            None => !status.is_final(),
+        };
+        args.status.is_empty() || args.status.iter().any(is_it)
+    };
+    let status: Vec<_> = among.iter().copied().filter(asked).collect();
+    let query = RunQuery {
         status,
         agent: args.agent.clone(),
+        newest: true,
+        limit,
         ..RunQuery::default()
-    }
+    };
+    (!query.status.is_empty()).then_some(query)
 }
 
 fn wanted(args: &Ls, run: &Listed) -> bool {
@@ -87,14 +109,6 @@ fn wanted(args: &Ls, run: &Listed) -> bool {
             None => run.needs_person(),
         });
     status && (!args.waiting || !run.waits.is_empty() || run.needs_person())
-}
-
-fn rank(run: &Listed) -> u8 {
-    match () {
-        () if run.needs_person() => 0,
-        () if !run.info.status.is_final() => 1,
-        () => 2,
-    }
 }
 
 fn row(run: &Listed) -> Row<'_> {
@@ -114,7 +128,7 @@ fn row(run: &Listed) -> Row<'_> {
     }
 }
 
-fn print(runs: &[Listed], left_out: usize, out: &mut Out) -> Result<()> {
+fn print(runs: &[Listed], more: bool, out: &mut Out) -> Result<()> {
     if runs.is_empty() {
         return Ok(out.line("no runs")?);
     }
@@ -138,8 +152,8 @@ fn print(runs: &[Listed], left_out: usize, out: &mut Out) -> Result<()> {
         ]);
     }
     out.table(&table)?;
-    if left_out > 0 {
-        out.line(format!("… and {left_out} more: --limit 0 shows all"))?;
+    if more {
+        out.line("… and more: --limit 0 shows all")?;
     }
     Ok(())
 }

@@ -28,7 +28,8 @@ impl Inner {
         if let Some(part) = core.recent.part(stream) {
             let sealed = Arc::clone(&core.sealed);
             let events = part.events_between(1, u64::MAX);
-            return self.ended_recently(&sealed, stream, &events).map(Some);
+            let ended = Ended::recently(self.summary_recently(&sealed, stream, &events)?, events);
+            return self.with_hash(&sealed, ended).map(Some);
         }
         for (at, info) in core.sealed.iter().enumerate().rev() {
             let older = &core.sealed[..at];
@@ -68,25 +69,19 @@ impl Inner {
         ended.ok_or_else(|| StoreError::damaged(run.to_string(), expected, "neither"))
     }
 
-    /// A run whose end is in the recent part.
-    fn ended_recently(
+    /// A run whose end is in the recent part, without the hash of its head.
+    fn summary_recently(
         &self,
         sealed: &[SegmentInfo],
         run: &StreamId,
         events: &[RecentEvent],
     ) -> Result<EndedRun, StoreError> {
-        let mut hash = Hash::ZERO;
-        let mut first = None;
-        if events.first().is_some_and(|event| event.sequence > 1) {
-            hash = self.indexes.head_in(&self.disk, sealed, run)?;
-            first = self.indexes.first_event(&self.disk, sealed, run)?;
-        }
-        for event in events {
-            hash = hash.chain(&event.bytes);
-        }
-        if let (None, Some(event)) = (&first, events.first()) {
-            first = Some(decode(0, &event.bytes)?);
-        }
+        let first = match events.first() {
+            Some(event) if event.sequence > 1 => {
+                self.indexes.first_event(&self.disk, sealed, run)?
+            }
+            first => first.map(|event| decode(0, &event.bytes)).transpose()?,
+        };
         let last = events.last().map(|event| decode(0, &event.bytes));
         let last = last.transpose()?;
         let status = last.as_ref().and_then(|last| Status::of_end(&last.kind));
@@ -104,9 +99,32 @@ impl Inner {
             ended_us: last.time_us,
             head: Version {
                 sequence: last.sequence,
-                hash,
+                hash: Hash::ZERO,
             },
         })
+    }
+
+    /// With the hash of its head, which follows from all of its events.
+    fn with_hash(&self, sealed: &[SegmentInfo], ended: Ended) -> Result<EndedRun, StoreError> {
+        let Ended { mut run, unhashed } = ended;
+        if let Some(events) = unhashed {
+            run.head.hash = self.hash_of(sealed, &run.run, &events)?;
+        }
+        Ok(run)
+    }
+
+    fn hash_of(
+        &self,
+        sealed: &[SegmentInfo],
+        run: &StreamId,
+        recent: &[RecentEvent],
+    ) -> Result<Hash, StoreError> {
+        let mut hash = Hash::ZERO;
+        if recent.first().is_some_and(|event| event.sequence > 1) {
+            hash = self.indexes.head_in(&self.disk, sealed, run)?;
+        }
+        let bytes = recent.iter().map(|event| &event.bytes);
+        Ok(bytes.fold(hash, |hash, bytes| hash.chain(bytes)))
     }
 
     /// The last event of a stream.
@@ -125,6 +143,17 @@ impl Inner {
         &self,
         live: impl FnOnce(&State) -> T,
     ) -> Result<(BTreeMap<StreamId, EndedRun>, T), StoreError> {
+        let (sealed, ended, taken) = self.ended_unhashed_and(live)?;
+        let hashed = |(id, ended)| Ok((id, self.with_hash(&sealed, ended)?));
+        let ended = ended.into_iter().map(hashed);
+        Ok((ended.collect::<Result<_, StoreError>>()?, taken))
+    }
+
+    /// The same without hashes that would have to be made first: for who lists few of many.
+    fn ended_unhashed_and<T>(
+        &self,
+        live: impl FnOnce(&State) -> T,
+    ) -> Result<(Sealed, BTreeMap<StreamId, Ended>, T), StoreError> {
         let (sealed, recent, gone, taken) = {
             let core = lock(&self.core);
             let taken = live(&core.state);
@@ -148,14 +177,15 @@ impl Inner {
                 h.index.for_each_ended(|run| ended.push(run))?;
                 Ok(ended)
             })?;
-            all.extend(ended.into_iter().map(|ended| (ended.run.clone(), ended)));
+            let ended = ended.into_iter().map(Ended::hashed);
+            all.extend(ended.map(|ended| (ended.run.run.clone(), ended)));
         }
         for (run, events) in recent {
-            let ended = self.ended_recently(&sealed, &run, &events)?;
-            all.insert(run, ended);
+            let summary = self.summary_recently(&sealed, &run, &events)?;
+            all.insert(run, Ended::recently(summary, events));
         }
         all.retain(|run, _| !gone.contains(run));
-        Ok((all, taken))
+        Ok((sealed, all, taken))
     }
 
     /// Streams of one kind with their heads.
@@ -185,27 +215,69 @@ impl Inner {
         Ok(wanted.take(at_most(limit)).collect())
     }
 
-    /// Runs, in the order of their names.
+    /// Runs, in the order of their names or the newest first.
     pub fn runs(&self, query: &RunQuery) -> Result<Vec<RunInfo>, StoreError> {
         self.refresh()?;
         let live = |state: &State| {
             let infos = state.streams.iter().filter_map(|(id, s)| live_info(id, s));
-            let infos = infos.map(|info| (info.run.clone(), info));
-            infos.collect::<BTreeMap<StreamId, RunInfo>>()
+            infos.filter(|info| query.wants(info)).collect::<Vec<_>>()
         };
-        let all = match query.wants_ended() {
-            true => {
-                let (ended, mut all) = self.ended_and(live)?;
-                let ended = ended.into_iter();
-                all.extend(ended.map(|(run, ended)| (run, ended_info(ended))));
-                all
+        let (sealed, ended, live) = match query.wants_ended() {
+            true => self.ended_unhashed_and(live)?,
+            false => (
+                Sealed::default(),
+                BTreeMap::new(),
+                live(&lock(&self.core).state),
+            ),
+        };
+        let live = live.into_iter().map(|info| (info, None));
+        let ended = ended.into_values().map(|ended| {
+            let Ended { run, unhashed } = ended;
+            (ended_info(run), unhashed)
+        });
+        let ended = ended.filter(|(info, _)| query.wants(info));
+        let mut wanted: Vec<_> = live.chain(ended).collect();
+        wanted.sort_by(|(a, _), (b, _)| {
+            let newer = b.updated_us.cmp(&a.updated_us);
+            let by_time = newer.then_with(|| a.run.cmp(&b.run));
+            if query.newest {
+                by_time
+            } else {
+                a.run.cmp(&b.run)
             }
-            false => live(&lock(&self.core).state),
-        };
-        let wanted = all.into_values().filter(|run| query.wants(run));
-        let mut wanted: Vec<_> = wanted.take(at_most(query.limit)).collect();
-        self.show_holders(&mut wanted);
-        Ok(wanted)
+        });
+        wanted.truncate(at_most(query.limit));
+        let mut runs = Vec::with_capacity(wanted.len());
+        for (mut info, unhashed) in wanted {
+            if let Some(events) = unhashed {
+                info.head.hash = self.hash_of(&sealed, &info.run, &events)?;
+            }
+            runs.push(info);
+        }
+        self.show_holders(&mut runs);
+        Ok(runs)
+    }
+}
+
+/// The sealed segments of a moment.
+type Sealed = Arc<Vec<SegmentInfo>>;
+
+/// A run that has ended.
+struct Ended {
+    run: EndedRun,
+    /// Its recent events, if the hash of its head is still to be made of them.
+    unhashed: Option<Vec<RecentEvent>>,
+}
+
+impl Ended {
+    fn hashed(run: EndedRun) -> Ended {
+        let unhashed = None;
+        Ended { run, unhashed }
+    }
+
+    fn recently(run: EndedRun, events: Vec<RecentEvent>) -> Ended {
+        let unhashed = Some(events);
+        Ended { run, unhashed }
     }
 }
 

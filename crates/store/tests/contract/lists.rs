@@ -9,6 +9,7 @@ contract_tests! {
     streams_are_listed_in_pages,
     runs_are_listed_by_name_in_pages_old_and_new_ones,
     runs_are_found_by_status_agent_and_attention,
+    the_newest_runs_can_come_first,
 }
 
 async fn names(store: &dyn Store, query: &RunQuery) -> Vec<String> {
@@ -156,5 +157,37 @@ async fn runs_are_found_by_status_agent_and_attention(mut world: World) {
         if round == 1 {
             world.reopen();
         }
+    }
+}
+
+async fn the_newest_runs_can_come_first(mut world: World) {
+    for (number, name) in ["d", "b", "e", "a", "c"].iter().enumerate() {
+        world.clock.pass_us(10);
+        let run = create(&*world, name).await;
+        if number % 2 == 0 {
+            append(&*world, &run, vec![noted(1), event(Kind::RunCompleted)]).await;
+        }
+        if number == 1 {
+            world.settle();
+        }
+    }
+    // At the same time: by name.
+    for name in ["y", "x"] {
+        create(&*world, name).await;
+    }
+    world.clock.pass_us(10);
+    append(&*world, &run("b"), vec![event(Kind::RunStarted)]).await;
+    let newest = |limit| RunQuery {
+        limit,
+        newest: true,
+        ..RunQuery::default()
+    };
+    for _ in 0..2 {
+        assert_eq!(names(&*world, &newest(0)).await.concat(), "bcxyaed");
+        assert_eq!(names(&*world, &newest(3)).await.concat(), "bcx");
+        for info in world.runs(&newest(0)).await.unwrap() {
+            assert_eq!(world.head(&info.run).await.unwrap(), Some(info.head));
+        }
+        world.reopen();
     }
 }
