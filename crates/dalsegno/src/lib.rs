@@ -47,6 +47,7 @@ mod attention;
 mod bell;
 mod budget;
 mod ctx;
+mod diff;
 mod effect;
 mod engine;
 mod error;
@@ -67,6 +68,7 @@ mod step;
 mod syncer;
 #[cfg(feature = "testkit")]
 pub mod testkit;
+mod timeline;
 pub mod views;
 mod why;
 
@@ -77,6 +79,7 @@ pub use ctx::{
     Answer, ApprovalWait, Call, CheckpointCall, ChildRun, Conversation, Ctx, Gate, Probe, Retry,
     SignalWait, SignalWaitFor, StepCall,
 };
+pub use diff::{Difference, DifferenceKind, RunDiff, diff};
 pub use effect::{Durability, Effect, Granularity};
 pub use engine::{Builder, Dalsegno, RunHandle};
 pub use error::Error;
@@ -98,4 +101,7 @@ pub use rules::Rule;
 pub use run::{Begun, Done, Doubt, Run, Step, Stopped, Ticket};
 pub use runtime::{BoxFuture, Runtime, Tokio};
 pub use step::{STEP_NAME_LIMIT_BYTES, StepId, StepKind};
-pub use why::{Change, InDoubt, Knew, KnownState, Next, Standing, StepLine, Why, utc, why};
+pub use timeline::{Life, TimedStep, Timeline, timeline};
+pub use why::{
+    Change, InDoubt, Knew, KnownState, Next, Standing, StepLine, Why, event_words, utc, why,
+};

@@ -22,6 +22,7 @@ mod standing;
 mod steps;
 mod time;
 
+pub use events::event_words;
 pub use next::Next;
 pub use standing::Standing;
 pub(crate) use standing::{Here, Notes};

@@ -14,13 +14,13 @@ pub(super) fn last(events: &[Event], count: usize) -> Vec<Change> {
     let change = |event: &Event| Change {
         sequence: event.sequence,
         time_us: event.time_us,
-        what: words(event),
+        what: event_words(event),
     };
     events[from..].iter().map(change).collect()
 }
 
-/// What an event says, on one line.
-pub(crate) fn words(event: &Event) -> String {
+/// What an event of a run says, in words on one line: its kind, and what it is about.
+pub fn event_words(event: &Event) -> String {
     let fields = &event.fields;
     let text = |key| fields.text(key).unwrap_or_default();
     let kind = event.kind.to_string();
