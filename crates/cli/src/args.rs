@@ -11,7 +11,17 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit;
 
+pub mod approve;
+pub mod cancel;
+pub mod completions;
+pub mod diff;
 pub mod ls;
+pub mod order;
+pub mod resolve;
+pub mod show;
+pub mod signal;
+pub mod tail;
+pub mod why;
 
 /// Headings in bold instead of underlined: a terminal is no typewriter.
 const STYLES: Styles = Styles::styled()
@@ -67,6 +77,17 @@ pub enum Color {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Ls(ls::Ls),
+    Show(show::Show),
+    Tail(tail::Tail),
+    Why(why::Why),
+    Diff(diff::Diff),
+    Approve(approve::Approve),
+    Deny(approve::Deny),
+    Resolve(resolve::Resolve),
+    Signal(signal::Signal),
+    Cancel(cancel::Cancel),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 /// What was asked for.

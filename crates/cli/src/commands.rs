@@ -4,7 +4,18 @@ use crate::args::{Cli, Command};
 use crate::exit::{Exit, Result};
 use crate::output::Out;
 
+mod approve;
+mod cancel;
+mod completions;
+mod diff;
 mod ls;
+mod man;
+mod order;
+mod resolve;
+mod show;
+mod signal;
+mod tail;
+mod why;
 
 /// Does what was asked.
 ///
@@ -14,5 +25,16 @@ pub fn run(cli: Cli, out: &mut Out) -> Result<Exit> {
     let global = &cli.global;
     match cli.command {
         Command::Ls(args) => ls::run(&args, global, out),
+        Command::Show(args) => show::run(&args, global, out),
+        Command::Tail(args) => tail::run(&args, global, out),
+        Command::Why(args) => why::run(&args, global, out),
+        Command::Diff(args) => diff::run(&args, global, out),
+        Command::Approve(args) => approve::run(&args, global, out),
+        Command::Deny(args) => approve::run_deny(&args, global, out),
+        Command::Resolve(args) => resolve::run(&args, global, out),
+        Command::Signal(args) => signal::run(&args, global, out),
+        Command::Cancel(args) => cancel::run(&args, global, out),
+        Command::Completions(args) => completions::run(&args, out),
+        Command::Man(args) => man::run(&args, out),
     }
 }

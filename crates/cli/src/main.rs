@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 mod args;
+mod asks;
 mod commands;
 mod exit;
 mod find;

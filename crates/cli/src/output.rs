@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::args::{Color, Global};
 
+pub mod event;
 pub mod json;
 mod pipe;
 pub mod style;

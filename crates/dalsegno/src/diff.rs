@@ -213,7 +213,8 @@ fn ends(left: &Journal, right: &Journal) -> Option<Difference> {
     let same = left.status == right.status && left.end == right.end;
     // How far two runs have come that are under way is no difference in what they did.
     let open = |journal: &Journal| !journal.status.is_final();
-    (!same && !(open(left) && open(right))).then(|| Difference {
+    let both_open = open(left) && open(right);
+    (!same && !both_open).then(|| Difference {
         kind: DifferenceKind::End,
         left: Side::other(end_of(left), Some(left.last)),
         right: Side::other(end_of(right), Some(right.last)),

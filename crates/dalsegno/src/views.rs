@@ -4,6 +4,7 @@
 //! | view | what it shows |
 //! |---|---|
 //! | [`list`] | every run in a line, with what it waits for: reads no more than the ends of those that wait |
+//! | [`journal`] | what one run has done so far |
 //! | [`tasks`] | every run, with its current checkpoint while it is not finished |
 //! | [`sessions`], [`session`] | which process had which runs, and where those are that it had last |
 //! | [`checkpoints`] | of one run: the current one, the one before, and those that are pinned |
@@ -156,6 +157,14 @@ async fn waits(store: &dyn Store, info: &RunInfo) -> Result<Vec<String>, Error> 
         Err(e) => return Err(e.into()),
     };
     Ok(Journal::fold(last).waits)
+}
+
+/// What a run has done so far.
+///
+/// # Errors
+/// There is no such run, or the store cannot be read.
+pub async fn journal(store: &dyn Store, run: &str) -> Result<Journal, Error> {
+    Ok(orders::journal(store, run).await?.1)
 }
 
 /// All runs, in the order of their names.

@@ -42,6 +42,17 @@ fn turns_around(c: char) -> bool {
         | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
 }
 
+/// A text as one word of a shell's command line, safe to print and to paste.
+pub fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=@+,".contains(c);
+    // A hash sign begins a comment only at the beginning of a word.
+    let is_plain = text.chars().all(|c| plain(c) || c == '#') && !text.starts_with(['#', '-', '=']);
+    match is_plain && !text.is_empty() {
+        true => text.to_owned(),
+        false => format!("'{}'", shown(text).replace('\'', "'\\''")),
+    }
+}
+
 /// How many columns a text takes.
 pub fn columns(text: &str) -> usize {
     text.width()
@@ -78,6 +89,21 @@ mod tests {
         assert_eq!(shown("abc\u{202e}fed"), "abc\\u{202e}fed");
         assert_eq!(shown_lines("a\n\tb\r"), "a\n\tb\\r");
         assert_eq!(shown("mañana 東京 🐋 👩‍🚀"), "mañana 東京 🐋 👩‍🚀");
+    }
+
+    #[test]
+    fn a_quoted_text_is_one_word() {
+        for (text, word) in [
+            ("order-42", "order-42"),
+            ("refund#1", "refund#1"),
+            ("report on whales", "'report on whales'"),
+            ("it's", "'it'\\''s'"),
+            ("", "''"),
+            ("#1", "'#1'"),
+            ("$(rm -r ~)", "'$(rm -r ~)'"),
+        ] {
+            assert_eq!(quoted(text), word);
+        }
     }
 
     #[test]

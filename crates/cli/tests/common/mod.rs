@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
+pub mod owner;
 pub mod stores;
 
 use std::ffi::OsStr;

@@ -1,0 +1,208 @@
+//! Approve, deny, resolve, signal and cancel reach a run through the process that owns the store, at
+//! once if it lives, else when the next one is started.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use common::owner::Owner;
+use common::{Ran, TempDir, command, dalsegno, stores};
+use serde_json::{Value, json};
+
+#[test]
+#[ignore = "the process that owns the store, started by the tests"]
+fn the_owner() {
+    common::owner::main();
+}
+
+fn shown(store: &Path, run: &str) -> Value {
+    dalsegno(store, ["show", run, "--json"]).json()
+}
+
+/// Follows a run to its end, which has to come; what it came to.
+fn end(store: &Path, run: &str) -> Value {
+    dalsegno(store, ["tail", run, "--json"]).ok();
+    shown(store, run)
+}
+
+fn taken(ran: Ran, order: &str) -> Value {
+    let document = ran.ok().json();
+    assert_eq!(document["schema"], "dalsegno.order/1");
+    assert_eq!(document["order"], order);
+    assert_eq!(document["taken"], true);
+    assert!(document["event"].is_u64());
+    document
+}
+
+#[test]
+fn a_living_owner_takes_them_up() {
+    let dir = TempDir::new();
+    let runs = [
+        "approval",
+        "approval-2",
+        "signal",
+        "signal-2",
+        "sleep",
+        "doubt",
+        "doubt-2",
+        "doubt-3",
+    ];
+    let owner = Owner::start(dir.path(), &runs);
+    let send = |args: &[&str]| {
+        let args = [args, &["--wait", "20", "--json"]].concat();
+        dalsegno(dir.path(), args)
+    };
+    let document = taken(send(&["approve", "approval", "--by", "ada"]), "approve");
+    assert_eq!(document["about"], "publish#1");
+    assert_eq!(document["owner"], format!("process {}", owner.id()));
+    assert_eq!(end(dir.path(), "approval")["result"], "approved: true");
+
+    taken(
+        send(&["deny", "approval-2", "publish#1", "--why", "no"]),
+        "deny",
+    );
+    assert_eq!(end(dir.path(), "approval-2")["result"], "approved: false");
+
+    taken(
+        send(&["signal", "signal", "go", "{\"a\": [1, null]}"]),
+        "signal",
+    );
+    assert_eq!(end(dir.path(), "signal")["result"], "{\"a\":[1,null]}");
+    taken(
+        send(&["signal", "signal-2", "go", "--text", "it's me"]),
+        "signal",
+    );
+    assert_eq!(end(dir.path(), "signal-2")["result"], "\"it's me\"");
+
+    taken(send(&["cancel", "sleep", "--reason", "enough"]), "cancel");
+    assert_eq!(end(dir.path(), "sleep")["status"], "cancelled");
+
+    taken(
+        send(&["resolve", "doubt", "--happened", "--result", "\"yes\""]),
+        "resolve",
+    );
+    assert_eq!(end(dir.path(), "doubt")["result"], "yes");
+    taken(
+        send(&["resolve", "doubt-2", "send#1", "--did-not-happen"]),
+        "resolve",
+    );
+    assert_eq!(end(dir.path(), "doubt-2")["result"], "sent");
+    taken(send(&["resolve", "doubt-3", "--fail"]), "resolve");
+    assert_eq!(end(dir.path(), "doubt-3")["status"], "failed");
+    owner.close();
+}
+
+#[test]
+fn without_an_owner_they_wait_for_the_next_one() {
+    let dir = TempDir::new();
+    stores::every_state(dir.path());
+    let ran = dalsegno(dir.path(), ["approve", "approval", "--by", "ada"]).ok();
+    assert_eq!(
+        ran.stdout,
+        "run approval: approval publish#1 approved by ada, on disk; no process owns the store now: \
+         it is taken up at the next start\n"
+    );
+    let ran = dalsegno(dir.path(), ["signal", "signal", "go", "--wait", "0.05"]).ends(1);
+    assert!(
+        ran.stderr.contains("has not taken it up within 0.05 s"),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        ran.stderr.contains("taken up at the next start"),
+        "{}",
+        ran.stderr
+    );
+    let owner = Owner::start(dir.path(), &[]);
+    assert_eq!(end(dir.path(), "approval")["result"], "approved: true");
+    assert_eq!(end(dir.path(), "signal")["result"], "null");
+    owner.close();
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_with_a_reason() {
+    let dir = TempDir::new();
+    stores::every_state(dir.path());
+    for (args, code, words) in [
+        (
+            &["approve", "done"][..],
+            1,
+            "has no open request for approval",
+        ),
+        (
+            &["approve", "approval", "publsh#1"],
+            1,
+            "did you mean \"publish#1\"?",
+        ),
+        (&["deny", "aproval"], 1, "did you mean \"approval\"?"),
+        (&["resolve", "signal", "--fail"], 1, "has no step in doubt"),
+        (
+            &["resolve", "doubt", "sned#1", "--fail"],
+            1,
+            "did you mean \"send#1\"?",
+        ),
+        (&["resolve", "doubt"], 2, "required"),
+        (
+            &["resolve", "doubt", "--fail", "--happened"],
+            2,
+            "cannot be used with",
+        ),
+        (
+            &["resolve", "doubt", "--happened", "--result", "{"],
+            2,
+            "is not JSON",
+        ),
+        (&["resolve", "doubt", "--budget", "dollars=1"], 2, "steps=N"),
+        (&["signal", "done", "go"], 1, "is completed"),
+        (&["signal", "signal", "go", "hello"], 2, "is not JSON"),
+        (&["cancel", "done"], 1, "is completed"),
+        (&["cancel", "nobody"], 1, "there is no run"),
+    ] {
+        let ran = dalsegno(dir.path(), args).ends(code);
+        assert!(ran.stderr.contains(words), "{args:?}: {}", ran.stderr);
+        assert!(ran.stdout.is_empty());
+    }
+}
+
+#[test]
+fn which_of_two_has_to_be_said() {
+    let dir = TempDir::new();
+    let owner = Owner::start(dir.path(), &["two"]);
+    let ran = dalsegno(dir.path(), ["approve", "two"]).ends(2);
+    assert!(
+        ran.stderr.contains("name one of one#1, two#1"),
+        "{}",
+        ran.stderr
+    );
+    for approval in ["one#1", "two#1"] {
+        dalsegno(dir.path(), ["approve", "two", approval, "--wait", "20"]).ok();
+    }
+    assert_eq!(end(dir.path(), "two")["status"], "completed");
+    owner.close();
+}
+
+#[test]
+fn a_signal_can_come_from_the_standard_input() {
+    let dir = TempDir::new();
+    stores::every_state(dir.path());
+    let mut child = command()
+        .arg("--store")
+        .arg(dir.path())
+        .args(["signal", "signal", "go", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"{\"from\": \"a pipe\"}").unwrap();
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    let owner = Owner::start(dir.path(), &[]);
+    let result = end(dir.path(), "signal")["result"].clone();
+    assert_eq!(result, json!("{\"from\":\"a pipe\"}"));
+    owner.close();
+}
