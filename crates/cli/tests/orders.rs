@@ -206,3 +206,82 @@ fn a_signal_can_come_from_the_standard_input() {
     assert_eq!(result, json!("{\"from\":\"a pipe\"}"));
     owner.close();
 }
+
+/// Two people answer at the same time: the first one counts, and the other one is told.
+#[test]
+fn the_second_answer_is_told_that_it_was_the_second() {
+    let dir = TempDir::new();
+    stores::every_state(dir.path());
+    let mut args = Vec::new();
+    for (by, order) in [("ada", "approve"), ("bob", "deny")] {
+        args.push([order, "approval", "--by", by, "--wait", "60"]);
+    }
+    let spawn = |args: &[&str]| {
+        let mut command = command();
+        command.arg("--store").arg(dir.path()).args(args);
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let waiting: Vec<_> = args.iter().map(|args| spawn(args)).collect();
+    let mailbox = dir.join("mailbox");
+    while letters(&mailbox) < 2 {
+        std::thread::yield_now();
+    }
+    let owner = Owner::start(dir.path(), &[]);
+    let ended: Vec<_> = waiting
+        .into_iter()
+        .map(|w| w.wait_with_output().unwrap())
+        .collect();
+    let mut codes: Vec<_> = ended
+        .iter()
+        .map(|output| output.status.code().unwrap())
+        .collect();
+    let approved = codes[0] == 0;
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 1], "{ended:?}");
+    let lost = ended
+        .iter()
+        .find(|output| !output.status.success())
+        .unwrap();
+    let words = String::from_utf8_lossy(&lost.stderr);
+    assert!(
+        words.contains("has not taken what was said to it"),
+        "{words}"
+    );
+    assert_eq!(
+        end(dir.path(), "approval")["result"],
+        format!("approved: {approved}")
+    );
+    owner.close();
+}
+
+/// How many letters are in a mailbox, wherever in it.
+fn letters(dir: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return 0;
+    };
+    let entries = entries.map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| match path.is_dir() {
+            true => letters(&path),
+            false => usize::from(path.extension().is_some_and(|e| e == "letter")),
+        })
+        .sum()
+}
+
+#[test]
+fn names_with_spaces_and_whales() {
+    let dir = TempDir::new();
+    let run = "signal-on 🐋 and 東京";
+    let owner = Owner::start(dir.path(), &[run]);
+    dalsegno(dir.path(), ["signal", run, "go", "--wait", "20"]).ok();
+    assert_eq!(end(dir.path(), run)["status"], "completed");
+    let text = dalsegno(dir.path(), ["ls"]).ok().stdout;
+    assert!(text.contains(run), "{text}");
+    let text = dalsegno(dir.path(), ["why", run]).ok().stdout;
+    assert!(text.contains(run), "{text}");
+    owner.close();
+}
