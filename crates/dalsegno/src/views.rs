@@ -135,28 +135,27 @@ impl Listed {
 /// # Errors
 /// The store cannot be read.
 pub async fn list(store: &dyn Store, query: &RunQuery) -> Result<Vec<Listed>, Error> {
-    let mut listed = Vec::new();
-    for info in store.runs(query).await? {
-        let waits = match info.status {
-            Status::Checkpointed => waits(store, &info).await?,
-            _ => Vec::new(),
+    let infos = store.runs(query).await?;
+    let written_down = |info: &&RunInfo| info.status == Status::Checkpointed;
+    let heads = infos.iter().filter(written_down);
+    let heads: Vec<_> = heads.map(|info| (info.run.clone(), info.head)).collect();
+    // A reason to be looked at, and the giving back of the lease, follow the writing down.
+    let mut ends = store.last_events(&heads, 3).await?.into_iter();
+    let listed = infos.into_iter().map(|info| {
+        let waits = match written_down(&&info) {
+            // What cannot be read is said where that run is looked at.
+            true => ends.next().and_then(Result::ok).map(waits),
+            false => None,
         };
-        listed.push(Listed { info, waits });
-    }
-    Ok(listed)
+        let waits = waits.unwrap_or_default();
+        Listed { info, waits }
+    });
+    Ok(listed.collect())
 }
 
 /// What a run that was written down said that it waits for.
-async fn waits(store: &dyn Store, info: &RunInfo) -> Result<Vec<String>, Error> {
-    // A reason to be looked at, and the giving back of the lease, follow the writing down.
-    let from = info.head.sequence.saturating_sub(2).max(1);
-    let last = match store.events(&info.run, from, 3).await {
-        Ok(last) => last,
-        // What cannot be read is said where that run is looked at.
-        Err(StoreError::Damaged { .. } | StoreError::Read(_)) => return Ok(Vec::new()),
-        Err(e) => return Err(e.into()),
-    };
-    Ok(Journal::fold(last).waits)
+fn waits(last: Vec<Event>) -> Vec<String> {
+    Journal::fold(last).waits
 }
 
 /// What a run has done so far.

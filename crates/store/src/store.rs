@@ -279,6 +279,23 @@ pub trait Store: Send + Sync + fmt::Debug {
         })
     }
 
+    /// Of each of these streams, at most `limit` events up to the head that is given, as
+    /// [`Store::events`]; what is wrong with one is said there and keeps no other back. For lists.
+    fn last_events<'a>(
+        &'a self,
+        streams: &'a [(StreamId, Version)],
+        limit: usize,
+    ) -> Answer<'a, Vec<Result<Vec<Event>, StoreError>>> {
+        Box::pin(async move {
+            let mut all = Vec::with_capacity(streams.len());
+            for (stream, head) in streams {
+                let from = head.sequence.saturating_sub(limit as u64) + 1;
+                all.push(self.events(stream, from, limit).await);
+            }
+            Ok(all)
+        })
+    }
+
     /// The bytes of a payload.
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>>;
 

@@ -66,6 +66,14 @@ impl Store for LocalStore {
         })
     }
 
+    fn last_events<'a>(
+        &'a self,
+        streams: &'a [(StreamId, Version)],
+        limit: usize,
+    ) -> Answer<'a, Vec<Result<Vec<Event>, StoreError>>> {
+        Box::pin(async move { self.inner.last_events(streams, limit) })
+    }
+
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
         Box::pin(async move { self.inner.looking_again(|| self.inner.payload(payload)) })
     }

@@ -12,7 +12,7 @@ use super::recent::RecentEvent;
 use super::record::Record;
 use super::{Inner, chaining, lock};
 use crate::error::StoreError;
-use crate::event::{Event, Head};
+use crate::event::{Event, Head, Version};
 use crate::hash::Hash;
 use crate::index::StreamPart;
 use crate::name::StreamId;
@@ -38,6 +38,31 @@ impl Inner {
         hashed: bool,
     ) -> Result<Vec<Recorded>, StoreError> {
         self.refresh()?;
+        self.read_known(stream, from, limit, hashed)
+    }
+
+    /// The last events of each of these streams. It is looked once what there is, not for each.
+    pub fn last_events(
+        &self,
+        streams: &[(StreamId, Version)],
+        limit: usize,
+    ) -> Result<Vec<Result<Vec<Event>, StoreError>>, StoreError> {
+        self.refresh()?;
+        let read = streams.iter().map(|(stream, head)| {
+            let from = head.sequence.saturating_sub(limit as u64) + 1;
+            let read = self.looking_again(|| self.read_known(stream, from, limit, false))?;
+            Ok(read.into_iter().map(|recorded| recorded.event).collect())
+        });
+        Ok(read.collect())
+    }
+
+    fn read_known(
+        &self,
+        stream: &StreamId,
+        from: u64,
+        limit: usize,
+        hashed: bool,
+    ) -> Result<Vec<Recorded>, StoreError> {
         let from = from.max(1);
         let until = from.saturating_add(limit as u64).saturating_sub(1);
         let plan = {

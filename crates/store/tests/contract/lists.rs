@@ -10,6 +10,7 @@ contract_tests! {
     runs_are_listed_by_name_in_pages_old_and_new_ones,
     runs_are_found_by_status_agent_and_attention,
     the_newest_runs_can_come_first,
+    the_ends_of_many_streams_are_read_at_once,
 }
 
 async fn names(store: &dyn Store, query: &RunQuery) -> Vec<String> {
@@ -187,6 +188,34 @@ async fn the_newest_runs_can_come_first(mut world: World) {
         assert_eq!(names(&*world, &newest(3)).await.concat(), "bcx");
         for info in world.runs(&newest(0)).await.unwrap() {
             assert_eq!(world.head(&info.run).await.unwrap(), Some(info.head));
+        }
+        world.reopen();
+    }
+}
+
+async fn the_ends_of_many_streams_are_read_at_once(mut world: World) {
+    for number in 0..6 {
+        let run = create(&*world, &format!("r{number}")).await;
+        let more = (0..number).map(noted).collect::<Vec<_>>();
+        if !more.is_empty() {
+            append(&*world, &run, more).await;
+        }
+        if number == 3 {
+            append(&*world, &run, vec![event(Kind::RunFailed)]).await;
+            world.settle();
+        }
+    }
+    for _ in 0..2 {
+        let all = world.streams(StreamKind::Run, None, 0).await.unwrap();
+        for limit in [0, 1, 3, 100] {
+            let ends = world.last_events(&all, limit).await.unwrap();
+            assert_eq!(ends.len(), all.len());
+            for ((run, head), end) in all.iter().zip(ends) {
+                let from = head.sequence.saturating_sub(limit as u64) + 1;
+                let events = world.events(run, from, limit).await.unwrap();
+                assert_eq!(end.unwrap(), events);
+                assert_eq!(events.len(), limit.min(head.sequence as usize));
+            }
         }
         world.reopen();
     }
