@@ -15,6 +15,7 @@ pub mod approve;
 pub mod cancel;
 pub mod completions;
 pub mod diff;
+pub mod demo;
 pub mod ls;
 pub mod order;
 pub mod resolve;
@@ -76,6 +77,7 @@ pub enum Color {
 /// What to do. What is said about a command stands at its own type.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    Demo(demo::Demo),
     Ls(ls::Ls),
     Show(show::Show),
     Tail(tail::Tail),

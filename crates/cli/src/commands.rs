@@ -8,6 +8,7 @@ mod approve;
 mod cancel;
 mod completions;
 mod diff;
+mod demo;
 mod ls;
 mod man;
 mod order;
@@ -24,6 +25,7 @@ mod why;
 pub fn run(cli: Cli, out: &mut Out) -> Result<Exit> {
     let global = &cli.global;
     match cli.command {
+        Command::Demo(args) => demo::run(&args, out),
         Command::Ls(args) => ls::run(&args, global, out),
         Command::Show(args) => show::run(&args, global, out),
         Command::Tail(args) => tail::run(&args, global, out),

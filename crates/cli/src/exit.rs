@@ -7,6 +7,7 @@
 //! | 2 | used wrongly: what was asked for makes no sense |
 //! | 3 | a person is needed |
 //! | 4 | something on disk is damaged |
+//! | 130 | stopped by Ctrl-C or another signal before it was done |
 //!
 //! Invariant: which error has which code is decided here and nowhere else. An error is `error: what
 //! happened, where` and `hint: what to do next`, never a stack trace.
@@ -37,6 +38,8 @@ pub enum Exit {
     NeedsPerson = 3,
     /// Something on disk is damaged.
     Damaged = 4,
+    /// Stopped by a signal, as shells say it of Ctrl-C.
+    Interrupted = 130,
 }
 
 impl Exit {

@@ -29,6 +29,47 @@ use crate::http::{Reply, Request, Sent};
 /// Its name.
 pub const NAME: &str = "trip";
 
+/// Its steps in their order, as they are told of. The three services are asked at the same time. Not
+/// among them: `research`, which is made of steps, and `pace`, which is a decision.
+pub const STEPS: [&str; 12] = [
+    "outline",
+    "weather",
+    "stock",
+    "news",
+    "summarise",
+    "save-summary",
+    "write-letter",
+    "save-letter",
+    "publish",
+    "notify",
+    "book",
+    "farewell",
+];
+
+/// Steps of [`STEPS`] that ask nothing of the world.
+const SILENT: [&str; 3] = ["save-summary", "save-letter", "publish"];
+
+/// The name in [`STEPS`] of a step by its identity; of others the last part of that.
+pub fn told_name(id: &str) -> &str {
+    let sources = [
+        ("source#1/", "weather"),
+        ("source#2/", "stock"),
+        ("source#3/", "news"),
+    ];
+    let source = sources.iter().find(|(part, _)| id.contains(part));
+    let last = id.rsplit('/').next().unwrap_or(id);
+    source.map_or(last.split('#').next().unwrap_or(last), |(_, name)| name)
+}
+
+/// How many requests the world has had before this step, if nothing was asked twice; `None` if the
+/// step asks nothing.
+pub fn requests_before(step: &str) -> Option<u64> {
+    let place = STEPS.iter().position(|name| *name == step)?;
+    let asks = |name: &&&str| !SILENT.contains(*name);
+    let before = STEPS[..place].iter().filter(asks).count();
+    asks(&&step).then_some(before as u64)
+}
+
 /// How long a request is on its way: time to be killed in between the intent and the effect.
 const LINE: Duration = Duration::from_millis(1);
 
@@ -111,7 +152,7 @@ impl Place {
         let step = ctx.model(name).input(prompt);
         step.call(|call| {
             let request = Request::post("/model", prompt);
-            let asking = self.send(ctx, call.key(), request);
+            let asking = self.send(ctx, name, call.key(), request);
             async move {
                 let answer = ok(asking.await?)?;
                 call.tokens(prompt.len() as u64, answer.len() as u64);
@@ -126,7 +167,7 @@ impl Place {
         let step = ctx.tool("ask").read_only().input(source);
         step.call(|call| {
             let request = Request::get(format!("/{source}"));
-            let asking = self.send(ctx, call.key(), request);
+            let asking = self.send(ctx, source, call.key(), request);
             async move { ok(asking.await?) }
         })
         .await
@@ -154,7 +195,7 @@ impl Place {
             let (place, ctx) = (Arc::clone(self), ctx.clone());
             step = step.probe(move |call| {
                 let request = Request::get(format!("/notifications/{}", call.key()));
-                let asking = place.send(&ctx, "", request);
+                let asking = place.send(&ctx, "notify", "", request);
                 async move {
                     let reply = asking.await?;
                     Ok(match reply.status {
@@ -167,7 +208,7 @@ impl Place {
         }
         step.call(|call| {
             let request = Request::post("/notifications", letter);
-            let asking = self.send(ctx, call.key(), request);
+            let asking = self.send(ctx, "notify", call.key(), request);
             async move { ok(asking.await?) }
         })
         .await
@@ -178,7 +219,7 @@ impl Place {
         let step = ctx.tool("book").idempotent().input(destination);
         step.call(|call| {
             let request = Request::post("/bookings", destination);
-            let asking = self.send(ctx, call.key(), request);
+            let asking = self.send(ctx, "book", call.key(), request);
             async move { ok(asking.await?) }
         })
         .await
@@ -188,11 +229,13 @@ impl Place {
     fn send(
         &self,
         ctx: &Ctx,
+        step: &str,
         key: &str,
         request: Request,
     ) -> impl Future<Output = Result<Reply>> + Send + use<> {
         let request = request
             .header("x-run", ctx.run_id())
+            .header("x-step", step)
             .header("x-worker", &self.worker)
             .header("idempotency-key", key);
         let world = self.world.clone();

@@ -18,6 +18,9 @@ pub struct Entry {
     pub what: String,
     /// The run that asked.
     pub run: String,
+    /// The step of it, as in `outline`.
+    #[serde(default)]
+    pub step: String,
     /// Its idempotency key.
     pub key: String,
     /// The process that asked.

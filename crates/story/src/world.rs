@@ -16,7 +16,7 @@
 //! done with. A process that is dead cannot act on the world later than its successor asks.
 
 use std::collections::BTreeSet;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,9 +30,23 @@ use crate::ledger::{Entry, Ledger, now_us};
 /// Replies take up to this long, half of it before anything is done: time to be killed in.
 const LONGEST_US: u64 = 4000;
 
+/// How the services behave.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner {
+    /// How long every reply takes, half of it before anything is done; without it a time that
+    /// differs, up to four milliseconds.
+    pub pace: Option<Duration>,
+    /// The request of this number is done and not answered, for as long as who asked is alive (or
+    /// half a minute): whoever is to be killed in the middle of it cannot be missed.
+    pub holds: Option<u64>,
+    /// Every notification goes out twice: a fault, for who must find it.
+    pub notifies_twice: bool,
+}
+
 /// The services, and what is known of the requests to them.
 #[derive(Debug)]
 pub struct World {
+    manner: Manner,
     ledger: Mutex<Ledger>,
     arrived: Condvar,
     /// Connections that are not done with, by their number.
@@ -51,7 +65,16 @@ impl World {
     /// # Errors
     /// The file cannot be made.
     pub fn new(ledger: &Path) -> std::io::Result<Arc<World>> {
+        World::with(ledger, Manner::default())
+    }
+
+    /// The same, in a manner.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn with(ledger: &Path, manner: Manner) -> std::io::Result<Arc<World>> {
         Ok(Arc::new(World {
+            manner,
             ledger: Mutex::new(Ledger::create(ledger)?),
             arrived: Condvar::new(),
             open: Mutex::default(),
@@ -76,13 +99,15 @@ impl World {
         });
     }
 
-    fn add(&self, mut entry: Entry, once_per_key: bool) -> std::io::Result<()> {
+    /// Writes a request down, and gives its number.
+    fn add(&self, mut entry: Entry, once_per_key: bool) -> std::io::Result<u64> {
         let mut ledger = lock(&self.ledger);
         entry.applied = !(once_per_key && ledger.has_applied(&entry.what, &entry.key));
         ledger.add(entry)?;
+        let number = ledger.entries().len() as u64;
         drop(ledger);
         self.arrived.notify_all();
-        Ok(())
+        Ok(number)
     }
 
     fn wait_for_arrivals(&self, count: usize) {
@@ -128,7 +153,7 @@ impl Connection {
         let Ok(request) = Request::read(&mut BufReader::new(stream)) else {
             return;
         };
-        let reply = match self.handle(&request) {
+        let reply = match self.handle(&request, stream) {
             Ok(reply) => reply,
             Err(e) => Reply::new(500, e.to_string()),
         };
@@ -136,12 +161,13 @@ impl Connection {
         drop(reply.write(&mut &*stream));
     }
 
-    fn handle(&self, request: &Request) -> std::io::Result<Reply> {
+    fn handle(&self, request: &Request, stream: &TcpStream) -> std::io::Result<Reply> {
         let world = &*self.world;
         let path = request.path.as_str();
         let entry = |what: &str| Entry {
             what: what.to_owned(),
             run: request.get_header("x-run").to_owned(),
+            step: request.get_header("x-step").to_owned(),
             key: request.get_header("idempotency-key").to_owned(),
             worker: request.get_header("x-worker").to_owned(),
             applied: false,
@@ -149,9 +175,15 @@ impl Connection {
         };
         let service = |what: &str, once_per_key: bool, reply: String| {
             let entry = entry(what);
-            let (before, after) = pauses(&entry);
+            let (before, after) = world.manner.pauses(&entry);
             sleep(before);
-            world.add(entry, once_per_key)?;
+            if world.manner.notifies_twice && what == "notify" {
+                world.add(entry.clone(), once_per_key)?;
+            }
+            let number = world.add(entry, once_per_key)?;
+            if world.manner.holds == Some(number) {
+                wait_for_close(stream);
+            }
             sleep(after);
             Ok(Reply::new(200, reply))
         };
@@ -218,6 +250,12 @@ impl Connection {
     }
 }
 
+/// Waits until the other side is gone.
+fn wait_for_close(mut stream: &TcpStream) {
+    drop(stream.set_read_timeout(Some(Duration::from_secs(30))));
+    drop(stream.read(&mut [0]));
+}
+
 /// What somebody gets for a request that changes something: the same for the same key.
 fn receipt(did: &str, request: &Request) -> String {
     format!("{did} {}", request.get_header("idempotency-key"))
@@ -229,18 +267,19 @@ fn word(of: &[&str]) -> String {
     hex[..8].to_owned()
 }
 
-/// How long a request takes before and after something is done about it.
-fn pauses(entry: &Entry) -> (Duration, Duration) {
-    let arrival = entry.time_us.to_string();
-    let hash = blake3::hash(
-        [&entry.what, &entry.run, &arrival]
-            .map(String::as_str)
-            .concat()
-            .as_bytes(),
-    );
-    let part = |at: usize| u64::from(hash.as_bytes()[at]) * (LONGEST_US / 2) / 256;
-    (
-        Duration::from_micros(part(0)),
-        Duration::from_micros(part(1)),
-    )
+impl Manner {
+    /// How long a request takes before and after something is done about it.
+    fn pauses(&self, entry: &Entry) -> (Duration, Duration) {
+        if let Some(pace) = self.pace {
+            return (pace / 2, pace / 2);
+        }
+        let arrival = entry.time_us.to_string();
+        let parts = [&entry.what, &entry.run, &arrival].map(String::as_str);
+        let hash = blake3::hash(parts.concat().as_bytes());
+        let part = |at: usize| {
+            let us = u64::from(hash.as_bytes()[at]) * (LONGEST_US / 2) / 256;
+            Duration::from_micros(us)
+        };
+        (part(0), part(1))
+    }
 }
