@@ -23,6 +23,8 @@ pub mod show;
 pub mod signal;
 pub mod tail;
 pub mod why;
+#[cfg(feature = "top")]
+pub mod top;
 
 /// Headings in bold instead of underlined: a terminal is no typewriter.
 const STYLES: Styles = Styles::styled()
@@ -90,6 +92,8 @@ pub enum Command {
     Cancel(cancel::Cancel),
     Completions(completions::Completions),
     Man(completions::Man),
+    #[cfg(feature = "top")]
+    Top(top::Top),
 }
 
 /// What was asked for.

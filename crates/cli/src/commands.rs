@@ -17,6 +17,8 @@ mod show;
 mod signal;
 mod tail;
 mod why;
+#[cfg(feature = "top")]
+mod top;
 
 /// Does what was asked.
 ///
@@ -38,5 +40,7 @@ pub fn run(cli: Cli, out: &mut Out) -> Result<Exit> {
         Command::Cancel(args) => cancel::run(&args, global, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Man(args) => man::run(&args, out),
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(&args, global, out),
     }
 }

@@ -50,6 +50,11 @@ impl Out {
         self.json
     }
 
+    /// Whether colour is wanted.
+    pub fn colors(&self) -> bool {
+        self.color
+    }
+
     /// Whether errors may be coloured.
     pub fn colors_errors(&self) -> bool {
         self.color_errors

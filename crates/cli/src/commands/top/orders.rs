@@ -1,0 +1,159 @@
+//! What a person says to a run, and what becomes of it.
+//!
+//! Invariant: an order is on disk when it is told to be sent. What is told afterwards (taken up,
+//! refused, still waiting) is what the store says.
+
+use std::time::Duration;
+
+use dalsegno::{Remote, Sent};
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::data;
+use crate::exit::{Error, Result};
+use crate::output::text::shown;
+
+/// How long it is waited between two looks at most.
+const LOOK_EVERY_AT_MOST: Duration = Duration::from_secs(1);
+
+/// Something to say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    pub run: String,
+    pub what: What,
+}
+
+/// What is said.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// With the hash of what was shown.
+    Approve {
+        id: String,
+        hash: String,
+    },
+    Deny {
+        id: String,
+        why: String,
+    },
+    Happened {
+        step: String,
+        result: Value,
+    },
+    DidNotHappen {
+        step: String,
+    },
+    Fail {
+        step: String,
+    },
+    Signal {
+        name: String,
+        value: Value,
+    },
+    Cancel {
+        reason: String,
+    },
+    GoOn,
+}
+
+impl Order {
+    /// In words, safe to print.
+    pub fn words(&self) -> String {
+        let what = match &self.what {
+            What::Approve { id, .. } => format!("approve {id}"),
+            What::Deny { id, .. } => format!("deny {id}"),
+            What::Happened { step, .. } => format!("{step} happened"),
+            What::DidNotHappen { step } => format!("{step} did not happen"),
+            What::Fail { step } => format!("fail at {step}"),
+            What::Signal { name, .. } => format!("signal {name}"),
+            What::Cancel { .. } => "cancel".to_owned(),
+            What::GoOn => "go on".to_owned(),
+        };
+        shown(&format!("{} · {what}", self.run))
+    }
+}
+
+/// What became of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// On disk, not taken up yet.
+    Waiting,
+    /// An event of the run now.
+    Taken(u64),
+    /// Not sent, or not taken, and why.
+    Refused(String),
+}
+
+/// News of an order.
+#[derive(Clone, Debug)]
+pub struct News {
+    pub number: u64,
+    pub fate: Fate,
+}
+
+/// Sends an order, and tells what becomes of it for as long as somebody listens.
+pub async fn give(
+    remote: Remote,
+    by: String,
+    order: Order,
+    number: u64,
+    tell: UnboundedSender<News>,
+) {
+    let say = |fate| tell.send(News { number, fate }).is_ok();
+    let sent = match send(&remote, &by, &order).await {
+        Ok(sent) => sent,
+        Err(e) => {
+            say(Fate::Refused(e.what));
+            return;
+        }
+    };
+    let mut every = Duration::from_millis(20);
+    let mut told = false;
+    loop {
+        // If it cannot be looked now, the letter is there all the same.
+        if sent.is_taken().await.unwrap_or(false) {
+            break;
+        }
+        if !told && !say(Fate::Waiting) {
+            return;
+        }
+        told = true;
+        tokio::time::sleep(every).await;
+        every = (every * 2).min(LOOK_EVERY_AT_MOST);
+        if tell.is_closed() {
+            return;
+        }
+    }
+    say(match sent.taken_within(Duration::ZERO).await {
+        Ok(taken) => Fate::Taken(taken.sequence),
+        Err(dalsegno::Error::Refused { why, .. }) => Fate::Refused(shown(&why)),
+        Err(e) => Fate::Refused(shown(&e.to_string())),
+    });
+}
+
+async fn send(remote: &Remote, by: &str, order: &Order) -> Result<Sent> {
+    let run = order.run.as_str();
+    Ok(match &order.what {
+        What::Approve { id, hash } => {
+            check_is_as_shown(remote, run, id, hash).await?;
+            remote.approve(run, id, by).await?
+        }
+        What::Deny { id, why } => remote.reject(run, id, by, why).await?,
+        What::Happened { step, result } => remote.resolve_happened(run, step, result, by).await?,
+        What::DidNotHappen { step } => remote.resolve_not_happened(run, step, by).await?,
+        What::Fail { step } => remote.resolve_fail(run, step, by).await?,
+        What::Signal { name, value } => remote.signal(run, name, value).await?,
+        What::Cancel { reason } => remote.cancel(run, reason).await?,
+        What::GoOn => remote.clear_attention(run).await?,
+    })
+}
+
+/// The next turn of a loop may ask for something else under the same name.
+async fn check_is_as_shown(remote: &Remote, run: &str, id: &str, hash: &str) -> Result<()> {
+    let asked = data::asked(&**remote.store(), run).await?;
+    match asked.iter().find(|asked| asked.id == id) {
+        Some(asked) if asked.hash != hash => Err(Error::failed(
+            "it asks for something else now than what was shown: look again",
+        )),
+        _ => Ok(()),
+    }
+}
