@@ -83,9 +83,11 @@ fn shows_runs_and_approves_one_beside_a_live_owner() {
     // The one that needs a person is first, and selected.
     terminal.sees("┌ approval");
     terminal.sees("approval publish#1");
-    terminal.press("a");
+    // What is typed before it can be seen is no answer.
+    terminal.press("ay");
     terminal.sees("Approve publish#1 of approval?");
     terminal.sees("\"on approval\"");
+    terminal.sees("y approve");
     // Nothing but a yes is one.
     terminal.press("\r\rxn");
     terminal.sees_no_more("Approve publish#1");
@@ -114,6 +116,7 @@ fn denies_resolves_signals_and_cancels() {
     terminal.sees("┌ approval");
     terminal.press("d");
     terminal.sees("Deny publish#1 of approval?");
+    terminal.sees("Enter deny");
     terminal.press("not good");
     terminal.sees("why: not good");
     terminal.press("\r\x1b");
@@ -124,6 +127,7 @@ fn denies_resolves_signals_and_cancels() {
     terminal.press("r");
     terminal.sees("Did send#1 of doubt happen?");
     terminal.sees("idempotency key");
+    terminal.sees("h it happened");
     terminal.press("h");
     terminal.sees("What did it give?");
     terminal.press("a receipt");
@@ -135,6 +139,7 @@ fn denies_resolves_signals_and_cancels() {
     terminal.sees("┌ signal");
     terminal.press("s");
     terminal.sees("name: go");
+    terminal.sees("Enter send");
     terminal.press("now");
     terminal.sees("sent as \"now\"");
     terminal.press("\r\x1b");
@@ -144,6 +149,7 @@ fn denies_resolves_signals_and_cancels() {
     terminal.sees("┌ sleep");
     terminal.press("c");
     terminal.sees("Cancel sleep and its children?");
+    terminal.sees("Enter cancel");
     terminal.press("enough\r\x1b");
     terminal.sees("sleep · cancel: taken up as event");
     terminal.sees("cancelled");

@@ -50,6 +50,8 @@ const CHEAP: Duration = Duration::from_millis(5);
 /// An age of less changes with every tick, one of more seldom enough.
 const YOUNG_US: u64 = 60_000_000;
 const TICKS_IF_OLD: u64 = 15;
+/// A dialog takes no keys for so long: they were typed before it could be seen.
+const ARM_AFTER: Duration = Duration::from_millis(200);
 /// Of so many orders it is remembered what became of them.
 const REMEMBERED: usize = 100;
 
@@ -112,6 +114,8 @@ struct Watching<'a> {
     /// How long the last reading took.
     took: Duration,
     ticks: u64,
+    /// When the dialog takes keys.
+    arm_at: Option<Instant>,
     news: UnboundedSender<News>,
     heard: UnboundedReceiver<News>,
     numbers: u64,
@@ -132,6 +136,7 @@ impl<'a> Watching<'a> {
             read_next: Instant::now(),
             took: Duration::ZERO,
             ticks: 0,
+            arm_at: None,
             news,
             heard,
             numbers: 0,
@@ -169,6 +174,12 @@ impl<'a> Watching<'a> {
                     None => return Ok(()),
                 },
                 _ = look.tick(), if !self.list_is_old => is_drawn = self.look().await,
+                () = sleep_until(self.arm_at.unwrap_or(self.read_next)), if self.arm_at.is_some() => {
+                    self.arm_at = None;
+                    if let Some(dialog) = &mut self.app.dialog {
+                        dialog.armed = true;
+                    }
+                },
                 () = sleep_until(self.read_next), if is_old => self.read().await,
                 Some(news) = self.heard.recv() => self.note(news),
                 _ = tick.tick() => self.look_around(),
@@ -263,7 +274,10 @@ impl<'a> Watching<'a> {
                 self.read_next = self.read_next.min(soon);
             }
             Some(Action::Ask(wish)) => match self.ask(wish).await {
-                Ok(Ok(dialog)) => self.app.dialog = Some(dialog),
+                Ok(Ok(dialog)) => {
+                    self.app.dialog = Some(dialog);
+                    self.arm_at = Some(Instant::now() + ARM_AFTER);
+                }
                 Ok(Err(notice)) => self.app.notice = Some(notice),
                 Err(e) => self.app.notice = Some(e.what),
             },

@@ -49,8 +49,17 @@ pub struct App {
     pub store: String,
     pub owner: Option<String>,
     pub runs: Vec<Listed>,
+    /// How many of them need a person.
+    pub needing: usize,
+    /// Those that the filter leaves, as places in `runs`. Kept, because a list may be long, and is
+    /// drawn and moved in far more often than it changes.
+    shown: Vec<usize>,
     /// By name: it stays selected wherever it moves.
     pub selected: Option<String>,
+    /// Where that is in `shown`.
+    at: Option<usize>,
+    /// The first row of the list on the screen, in `shown`.
+    pub first_row: usize,
     pub filter: String,
     pub is_typing: bool,
     /// The details have the whole screen.
@@ -75,7 +84,11 @@ impl App {
             store,
             owner: None,
             runs: Vec::new(),
+            needing: 0,
+            shown: Vec::new(),
             selected: None,
+            at: None,
+            first_row: 0,
             filter,
             is_typing: false,
             is_open: false,
@@ -92,50 +105,54 @@ impl App {
         }
     }
 
-    /// The runs that are shown.
-    pub fn shown(&self) -> Vec<&Listed> {
-        let wanted = self.filter.to_lowercase();
-        let has = |run: &&Listed| {
-            let agent = run.info.agent.as_deref().unwrap_or_default();
-            let person = if run.needs_person() {
-                "needs person"
-            } else {
-                ""
-            };
-            let status = run.info.status.to_string();
-            let waits = waits_for(run);
-            let all = [run.info.run.name(), agent, &status, person, &waits];
-            all.iter().any(|text| text.to_lowercase().contains(&wanted))
-        };
-        self.runs.iter().filter(has).collect()
+    /// How many runs are shown.
+    pub fn count(&self) -> usize {
+        self.shown.len()
+    }
+
+    /// The runs of these rows, as far as there are some.
+    pub fn rows(&self, first: usize, count: usize) -> impl Iterator<Item = &Listed> {
+        let rows = self.shown.iter().skip(first).take(count);
+        rows.map(|place| &self.runs[*place])
     }
 
     /// Where the selected run is in what is shown.
     pub fn at(&self) -> Option<usize> {
-        let selected = self.selected.as_deref()?;
-        let shown = self.shown();
-        shown.iter().position(|run| run.info.run.name() == selected)
+        self.at
     }
 
     /// The selected run.
     pub fn selected_run(&self) -> Option<&Listed> {
-        self.at().map(|at| self.shown()[at])
+        self.rows(self.at?, 1).next()
     }
 
     /// Takes a new list. What was selected stays so while it is shown.
     pub fn set_runs(&mut self, runs: Vec<Listed>) {
-        let before = self.at();
+        self.needing = runs.iter().filter(|run| run.needs_person()).count();
         self.runs = runs;
-        self.select_something(before.unwrap_or(0));
+        self.sift(self.at.unwrap_or(0));
     }
 
-    fn select_something(&mut self, near: usize) {
-        if self.at().is_some() {
-            return;
+    /// Finds what the filter leaves, and the selected run in it, or the one nearest to a row.
+    fn sift(&mut self, near: usize) {
+        let wanted = self.filter.to_lowercase();
+        let runs = self.runs.iter().enumerate();
+        let left = runs.filter(|(_, run)| wanted.is_empty() || has(run, &wanted));
+        self.shown = left.map(|(place, _)| place).collect();
+        let selected = self.selected.as_deref();
+        let mut rows = self.rows(0, usize::MAX);
+        let found = rows.position(|run| Some(run.info.run.name()) == selected);
+        drop(rows);
+        match found {
+            Some(at) => self.at = Some(at),
+            None => self.select(near.min(self.count().saturating_sub(1))),
         }
-        let shown = self.shown();
-        let run = shown.get(near).or(shown.last());
-        self.selected = run.map(|run| run.info.run.name().to_owned());
+    }
+
+    fn select(&mut self, at: usize) {
+        let name = self.rows(at, 1).next().map(|run| run.info.run.name());
+        self.selected = name.map(str::to_owned);
+        self.at = self.selected.is_some().then_some(at);
         self.scroll = 0;
     }
 
@@ -180,7 +197,7 @@ impl App {
             KeyCode::Char(c) => self.filter.push(c),
             _ => return None,
         }
-        self.select_something(0);
+        self.sift(0);
         Some(Action::Selected)
     }
 
@@ -195,7 +212,7 @@ impl App {
             KeyCode::Esc if self.is_open => self.is_open = false,
             KeyCode::Esc if !self.filter.is_empty() => {
                 self.filter.clear();
-                self.select_something(0);
+                self.sift(0);
                 return Some(Action::Selected);
             }
             KeyCode::Enter => {
@@ -243,15 +260,9 @@ impl App {
             self.scroll = to.clamp(0, isize::from(i16::MAX)) as u16;
             return None;
         }
-        let count = self.shown().len();
-        if count == 0 {
-            return None;
-        }
-        let at = self.at().unwrap_or(0) as isize;
-        let to = at.saturating_add(by).clamp(0, count as isize - 1) as usize;
-        let name = self.shown()[to].info.run.name().to_owned();
-        self.selected = Some(name);
-        self.scroll = 0;
+        let last = self.count().checked_sub(1)?;
+        let at = self.at.unwrap_or(0) as isize;
+        self.select(at.saturating_add(by).clamp(0, last as isize) as usize);
         Some(Action::Selected)
     }
 
@@ -269,4 +280,14 @@ impl App {
         };
         Some((line, &given.fate))
     }
+}
+
+/// Whether one of the texts of a run has this in it.
+fn has(run: &Listed, wanted: &str) -> bool {
+    let has = |text: &str| text.to_lowercase().contains(wanted);
+    has(run.info.run.name())
+        || run.info.agent.as_deref().is_some_and(has)
+        || has(&run.info.status.to_string())
+        || (run.needs_person() && has("needs person"))
+        || has(&waits_for(run))
 }

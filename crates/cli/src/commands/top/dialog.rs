@@ -1,7 +1,8 @@
 //! Questions before something is said to a run: they show exactly what will be said.
 //!
-//! Invariant: nothing is sent by a single key. Approving needs `y` in a dialog that shows what is
-//! approved; what needs words is sent by Enter in a dialog that shows them.
+//! Invariants: nothing is sent by a single key. Approving needs `y` in a dialog that shows what is
+//! approved; what needs words is sent by Enter in a dialog that shows them. And nothing is sent by
+//! keys that were typed before the dialog could be seen: it takes none until it is armed.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
@@ -17,6 +18,8 @@ pub struct Dialog {
     pub kind: Kind,
     /// How far what it shows is scrolled.
     pub scroll: u16,
+    /// It has been on the screen, and takes keys.
+    pub armed: bool,
 }
 
 /// What is asked.
@@ -101,6 +104,7 @@ impl Dialog {
             run: run.to_owned(),
             kind,
             scroll: 0,
+            armed: false,
         }
     }
 
@@ -108,6 +112,7 @@ impl Dialog {
     pub fn key(&mut self, key: &KeyEvent) -> Next {
         match key.code {
             KeyCode::Esc => return Next::Leave,
+            _ if !self.armed => {}
             KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
             KeyCode::Down => self.scroll = self.scroll.saturating_add(1),
             KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(10),
@@ -285,6 +290,7 @@ impl Dialog {
     /// Which keys answer it.
     pub fn keys(&self) -> &'static str {
         match &self.kind {
+            _ if !self.armed => "…",
             Kind::Approve { .. } => "y approve  n leave  ↑↓ scroll",
             Kind::Deny { .. } => "Enter deny  Esc leave  ↑↓ scroll",
             Kind::Resolve(_) => "h it happened  d it did not  f fail the run  Esc leave",
@@ -307,6 +313,7 @@ mod tests {
     use super::*;
 
     fn press(dialog: &mut Dialog, code: KeyCode) -> Next {
+        dialog.armed = true;
         dialog.key(&KeyEvent::new(code, KeyModifiers::NONE))
     }
 
@@ -339,6 +346,16 @@ mod tests {
         assert_eq!(order.what, What::Approve { id, hash });
         assert_eq!(press(&mut dialog, KeyCode::Char('n')), Next::Leave);
         assert_eq!(press(&mut dialog, KeyCode::Esc), Next::Leave);
+    }
+
+    #[test]
+    fn what_was_typed_before_it_is_shown_is_no_answer() {
+        let asked = vec![asked("publish#1")];
+        let mut dialog = Dialog::new("r", Kind::Approve { asked, at: 0 });
+        let yes = KeyEvent::new(KeyCode::Char('y'), KeyModifiers::NONE);
+        assert_eq!(dialog.key(&yes), Next::Stay);
+        dialog.armed = true;
+        assert!(matches!(dialog.key(&yes), Next::Say(_)));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App) {
         frame.render_widget("too small", area);
         return;
     }
-    let rows = app.shown().len() as u16;
+    let rows = app.count().min(1000) as u16;
     let list = match app.is_open {
         true => Constraint::Length(0),
         false => Constraint::Length((rows + 1).clamp(2, (area.height - 3) / 2)),
@@ -104,7 +104,6 @@ fn bold() -> Style {
 }
 
 fn draw_heading(frame: &mut Frame<'_>, app: &App, area: Rect) {
-    let needing = app.runs.iter().filter(|run| run.needs_person()).count();
     let mut spans = vec![Span::styled("dalsegno top", bold()), Span::raw("  ")];
     let owner = match &app.owner {
         Some(owner) => format!("owned by {}", shown(owner)),
@@ -114,7 +113,7 @@ fn draw_heading(frame: &mut Frame<'_>, app: &App, area: Rect) {
         1 => "1 run".to_owned(),
         count => format!("{count} runs"),
     };
-    let needs = match needing {
+    let needs = match app.needing {
         0 => String::new(),
         1 => ", 1 needs a person".to_owned(),
         count => format!(", {count} need a person"),
@@ -128,9 +127,8 @@ fn draw_heading(frame: &mut Frame<'_>, app: &App, area: Rect) {
     frame.render_widget(Line::from(spans), area);
 }
 
-fn draw_runs(frame: &mut Frame<'_>, app: &App, area: Rect) {
-    let shown_runs = app.shown();
-    if shown_runs.is_empty() {
+fn draw_runs(frame: &mut Frame<'_>, app: &mut App, area: Rect) {
+    if app.count() == 0 {
         let words = match app.runs.is_empty() {
             true => "no runs yet",
             false => "no run has this in it: Esc forgets the filter",
@@ -138,6 +136,13 @@ fn draw_runs(frame: &mut Frame<'_>, app: &App, area: Rect) {
         frame.render_widget(Line::styled(words, dim()), area);
         return;
     }
+    // Only what is on the screen is made: the list may be long.
+    let height = usize::from(area.height.saturating_sub(1)).max(1);
+    let at = app.at().unwrap_or(0);
+    let most = app.count().saturating_sub(height);
+    let first = app.first_row.clamp((at + 1).saturating_sub(height), at);
+    app.first_row = first.min(most);
+    let shown_runs: Vec<_> = app.rows(app.first_row, height).collect();
     let heading = ["RUN", "AGENT", "STATUS", "AGE", "CHANGED", "WAITS FOR"];
     let longest = |of: fn(&Listed) -> usize, least: usize, most: usize| {
         let lengths = shown_runs.iter().map(|run| of(run));
@@ -160,7 +165,8 @@ fn draw_runs(frame: &mut Frame<'_>, app: &App, area: Rect) {
     let table = Table::new(rows, widths)
         .header(Row::new(heading).style(dim()))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-    let mut state = TableState::new().with_selected(app.at());
+    let selected = app.at().map(|at| at - app.first_row);
+    let mut state = TableState::new().with_selected(selected);
     frame.render_stateful_widget(table, area, &mut state);
 }
 
