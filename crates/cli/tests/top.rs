@@ -13,6 +13,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use common::{TempDir, command, dalsegno, run, stores};
+use dalsegno_store::{Follow, Kind, Options, StreamId};
 use pty::Terminal;
 
 const SIZE: (u16, u16) = (24, 80);
@@ -179,6 +180,54 @@ fn survives_owners_and_waits_for_the_next_one() {
     terminal.sees("2 runs");
     terminal.press("q");
     is_given_back(terminal, 0);
+}
+
+/// Of two answers the first one counts, and who was second is not told that all is well. Which of
+/// two letters from different senders is taken up first is chance.
+#[test]
+fn who_was_second_is_told_so() {
+    let was_second = (0..30).any(|_| is_second_and_told_so());
+    assert!(was_second, "30 times first");
+}
+
+fn is_second_and_told_so() -> bool {
+    let dir = TempDir::new();
+    drop(Owner::open(dir.path(), &["approval"]));
+    let mut terminal = top(dir.path(), "--by ada");
+    terminal.sees("approval publish#1");
+    common::block_on(async {
+        let remote = dalsegno::Remote::open(dir.path()).unwrap();
+        let sent = remote.reject("approval", "publish#1", "bob", "no").await;
+        sent.unwrap();
+    });
+    terminal.press("a");
+    terminal.sees("y approve");
+    terminal.press("y");
+    terminal.sees("no process owns the store now");
+    let _owner = Owner::open(dir.path(), &[]);
+    let first = common::block_on(first_answer(dir.path()));
+    match first.as_str() {
+        "ada" => terminal.sees("taken up as event"),
+        _ => terminal.sees("approve publish#1: refused: "),
+    }
+    terminal.press("q");
+    is_given_back(terminal, 0);
+    first == "bob"
+}
+
+/// Who was first to answer the run `approval`.
+async fn first_answer(store: &Path) -> String {
+    let store = Options::new().open_read_only(store).unwrap();
+    let mut follow = Follow::new(&store, StreamId::run("approval").unwrap(), 1);
+    loop {
+        for recorded in follow.next().await.unwrap() {
+            let event = recorded.event;
+            if event.kind == Kind::ApprovalAnswered {
+                let by = event.fields.text(dalsegno::record::approval::BY);
+                return by.unwrap().to_owned();
+            }
+        }
+    }
 }
 
 /// The demo's workers own a store one after the other, and are killed with SIGKILL.

@@ -20,9 +20,10 @@ c cancel, g go on after attention, / filter, ? help, q quit
 
 Exit codes: 0 left; 1 failed; 2 not on a terminal; 4 the store is damaged")]
 pub struct Top {
-    /// Who you are, as the record shall say it; else your user name
-    #[arg(long, value_name = "NAME")]
-    pub by: Option<String>,
+    /// Who you are, as the record shall say it
+    #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
+    #[arg(default_value = "somebody")]
+    pub by: String,
     /// Only runs whose name, agent or state has this in it
     #[arg(long, short, value_name = "TEXT", default_value = "")]
     pub filter: String,

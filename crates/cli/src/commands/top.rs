@@ -92,13 +92,6 @@ fn break_down() {
     drop(std::thread::spawn(|| panic!("for a test")).join());
 }
 
-/// Who is at the keyboard, for the record.
-fn user() -> String {
-    let set = |name| std::env::var(name).ok().filter(|name| !name.is_empty());
-    let name = set("USER").or_else(|| set("LOGNAME"));
-    name.unwrap_or_else(|| "a person".to_owned())
-}
-
 struct Watching<'a> {
     global: &'a Global,
     by: String,
@@ -127,7 +120,7 @@ impl<'a> Watching<'a> {
         let store = shown(&global.store.display().to_string());
         Watching {
             global,
-            by: args.by.clone().unwrap_or_else(user),
+            by: args.by.clone(),
             remote,
             app: App::new(store, args.filter.clone(), color),
             position: 0,
@@ -287,7 +280,7 @@ impl<'a> Watching<'a> {
                 self.app.given.push(Given {
                     number,
                     words: order.words(),
-                    fate: Fate::Waiting,
+                    fate: Fate::Sending,
                 });
                 let many = self.app.given.len().saturating_sub(REMEMBERED);
                 self.app.given.drain(..many);

@@ -271,6 +271,7 @@ impl App {
         let given = self.given.last()?;
         let words = &given.words;
         let line = match &given.fate {
+            Fate::Sending => format!("{words}: sending"),
             Fate::Waiting if self.owner.is_none() => {
                 format!("{words}: sent; no process owns the store now, the next one takes it up")
             }

@@ -198,7 +198,7 @@ pub async fn doubtful(store: &dyn Store, run: &str) -> Result<Option<Doubtful>> 
 }
 
 /// The fold over all events of a run, read a page at a time.
-async fn journal(store: &dyn Store, run: &str) -> Result<Journal> {
+pub async fn journal(store: &dyn Store, run: &str) -> Result<Journal> {
     let id = StreamId::run(run)?;
     if store.head(&id).await?.is_none() {
         return Err(Error::failed(format!("there is no run {:?}", shown(run))));

@@ -75,6 +75,8 @@ impl Order {
 /// What became of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
+    /// Not on disk yet.
+    Sending,
     /// On disk, not taken up yet.
     Waiting,
     /// An event of the run now.
@@ -124,7 +126,10 @@ pub async fn give(
         }
     }
     say(match sent.taken_within(Duration::ZERO).await {
-        Ok(taken) => Fate::Taken(taken.sequence),
+        Ok(taken) => match was_late(&remote, &order, taken.sequence).await {
+            Some(why) => Fate::Refused(why),
+            None => Fate::Taken(taken.sequence),
+        },
         Err(dalsegno::Error::Refused { why, .. }) => Fate::Refused(shown(&why)),
         Err(e) => Fate::Refused(shown(&e.to_string())),
     });
@@ -156,4 +161,29 @@ async fn check_is_as_shown(remote: &Remote, run: &str, id: &str, hash: &str) -> 
         )),
         _ => Ok(()),
     }
+}
+
+/// Whether somebody else's answer came first, and counts: then this one was taken up for nothing.
+async fn was_late(remote: &Remote, order: &Order, event: u64) -> Option<String> {
+    let journal = data::journal(&**remote.store(), &order.run).await.ok()?;
+    // What a loop knows nothing of any more it has gone on with.
+    let (first, what) = match &order.what {
+        What::Approve { id, .. } | What::Deny { id, .. } => {
+            let answer = journal.approvals.get(id.as_str())?.answer.as_ref()?;
+            let said = if answer.approved {
+                "approved"
+            } else {
+                "denied"
+            };
+            (answer.sequence, format!("{said} by {}", answer.by))
+        }
+        What::Happened { step, .. } | What::DidNotHappen { step } | What::Fail { step } => {
+            let step = journal.steps.get(step.as_str())?;
+            step.outcome.as_ref()?;
+            (step.last, "it has its outcome".to_owned())
+        }
+        What::Signal { .. } | What::Cancel { .. } | What::GoOn => return None,
+    };
+    let what = shown(&what);
+    (first < event).then(|| format!("somebody was first, with event {first}: {what}"))
 }

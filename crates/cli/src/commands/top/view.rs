@@ -288,7 +288,7 @@ fn draw_said(frame: &mut Frame<'_>, app: &App, area: Rect) {
         spans.push(Span::raw(notice.as_str()));
     } else if let Some((words, fate)) = app.last_said() {
         let style = match fate {
-            Fate::Waiting => warn(app),
+            Fate::Sending | Fate::Waiting => warn(app),
             Fate::Taken(_) => tint(app, Color::Green),
             Fate::Refused(_) => tint(app, Color::Red),
         };
