@@ -44,11 +44,11 @@
 
 use std::collections::HashMap;
 
-use dalsegno_store::{Append, NewPayload, StoreError, StreamId};
+use dalsegno_store::{Append, NewPayload, Store, StoreError, StreamId};
 use serde::Serialize;
 
 use crate::ctx::encode;
-use crate::engine::{Dalsegno, RunHandle};
+use crate::engine::{Dalsegno, Engine, RunHandle};
 use crate::error::Error;
 use crate::failure::{Failure, Result as StepResult};
 use crate::journal::{self, Journal};
@@ -136,107 +136,130 @@ impl Dalsegno {
         if engine.is_closing() {
             return Err(Error::Closed);
         }
-        let store = &*engine.store;
-        let (from, head) = find(store, origin).await?;
-        let at = fork.at.unwrap_or(head);
-        if at == 0 || at > head {
-            return Err(Error::NoSuchEvent {
-                run: origin.to_owned(),
-                sequence: at,
-                head,
-            });
-        }
-        let refused = |why: String| Error::Fork {
-            run: origin.to_owned(),
-            why,
-        };
-        let seen = journal::load(store, &from, Some(at)).await?;
-        let cut = cut(&seen, &fork, at).map_err(refused)?;
-        let shared = match cut == at {
-            true => seen,
-            false => journal::load(store, &from, Some(cut)).await?,
-        };
-        if !engine.agents.contains_key(&shared.created.agent) {
-            return Err(engine.no_agent(&shared.created.agent));
-        }
-        if fork.input.is_some() && shared.turn.is_some() {
-            let why = "its input was used before its first turn: fork before that turn's end, or \
-                       leave the input as it is";
-            return Err(refused(why.into()));
-        }
-        let name = fork.name.clone();
-        let name = name.unwrap_or_else(|| format!("{origin}@{cut}"));
-        let id = StreamId::run(&name)?;
-        let past = past::read(store, &from, &shared, cut, head).await?;
-        check_changed(&past, &fork).map_err(refused)?;
-        if engine.is_busy_with_once(&from)
-            && let Some(step) = past.first_unknown_once()
-            && !fork.outcomes.contains_key(step)
-        {
-            // Its probe could say that it did not happen, a moment before it does.
-            return Err(refused(format!(
-                "{step} is under way in it: wait for its outcome, or say what it is"
-            )));
-        }
-        let events = copy::events(store, &past, &fork).await?;
-        let count = events.len();
-        let append = Append::to(id.clone(), events.clone()).expecting(0);
-        match store.append(vec![append]).await {
-            Ok(appended) => {
-                store.durable(appended.position).await?;
-            }
-            Err(StoreError::TooLarge { what, size, limit }) => {
-                let why = format!(
-                    "its past of {count} events does not fit into one append: {what} takes {size}, \
-                     the limit is {limit}: fork at an earlier event, or raise the store's limits"
-                );
-                return Err(refused(why));
-            }
-            Err(e) => {
-                if !self.is_same_fork(&id, &events).await? {
-                    return Err(match store.head(&id).await? {
-                        None => e.into(),
-                        Some(_) => Error::AlreadyStarted {
-                            run: name,
-                            what: "past",
-                        },
-                    });
-                }
-            }
-        }
+        let id = record(&*engine.store, Some(engine), origin, fork).await?;
         engine.launch(&id);
         let engine = std::sync::Arc::clone(engine);
         Ok(RunHandle { engine, id })
     }
+}
 
-    /// Whether a run begins with exactly these events.
-    async fn is_same_fork(
-        &self,
-        id: &StreamId,
-        events: &[dalsegno_store::NewEvent],
-    ) -> Result<bool, Error> {
-        let there = self.engine.store.read(id, 1, events.len()).await;
-        let there = match there {
-            Ok(there) => there,
-            Err(StoreError::NotFound { .. }) => return Ok(false),
-            Err(e) => return Err(e.into()),
-        };
-        let same =
-            |then: &Option<dalsegno_store::Payload>, now: &Option<NewPayload>| match (then, now) {
-                (None, None) => true,
-                (Some(then), Some(now)) => same_payload(then, now),
-                _ => false,
-            };
-        Ok(there.len() == events.len()
-            && there.iter().zip(events).all(|(there, new)| {
-                let there = &there.event;
-                there.kind == new.kind
-                    && there.fields == new.fields
-                    && there.cause == new.cause
-                    && same(&there.input, &new.input)
-                    && same(&there.output, &new.output)
-            }))
+/// Forks a run in a store that this process owns and executes no agents of; the name of the fork.
+/// It is started by the next program that opens the store with its agent.
+///
+/// # Errors
+/// As [`Dalsegno::fork`], but for the agent.
+pub async fn fork_in(store: &dyn Store, origin: &str, fork: Fork) -> Result<String, Error> {
+    let id = record(store, None, origin, fork).await?;
+    Ok(id.name().to_owned())
+}
+
+/// Appends the fork, durably, unless it is there. With the engine that executes the store's agents,
+/// if there is one.
+async fn record(
+    store: &dyn Store,
+    engine: Option<&Engine>,
+    origin: &str,
+    fork: Fork,
+) -> Result<StreamId, Error> {
+    let (from, head) = find(store, origin).await?;
+    let at = fork.at.unwrap_or(head);
+    if at == 0 || at > head {
+        return Err(Error::NoSuchEvent {
+            run: origin.to_owned(),
+            sequence: at,
+            head,
+        });
     }
+    let refused = |why: String| Error::Fork {
+        run: origin.to_owned(),
+        why,
+    };
+    let seen = journal::load(store, &from, Some(at)).await?;
+    let cut = cut(&seen, &fork, at).map_err(refused)?;
+    let shared = match cut == at {
+        true => seen,
+        false => journal::load(store, &from, Some(cut)).await?,
+    };
+    if let Some(engine) = engine
+        && !engine.agents.contains_key(&shared.created.agent)
+    {
+        return Err(engine.no_agent(&shared.created.agent));
+    }
+    if fork.input.is_some() && shared.turn.is_some() {
+        let why = "its input was used before its first turn: fork before that turn's end, or \
+                   leave the input as it is";
+        return Err(refused(why.into()));
+    }
+    let name = fork.name.clone();
+    let name = name.unwrap_or_else(|| format!("{origin}@{cut}"));
+    let id = StreamId::run(&name)?;
+    let past = past::read(store, &from, &shared, cut, head).await?;
+    check_changed(&past, &fork).map_err(refused)?;
+    if engine.is_some_and(|engine| engine.is_busy_with_once(&from))
+        && let Some(step) = past.first_unknown_once()
+        && !fork.outcomes.contains_key(step)
+    {
+        // Its probe could say that it did not happen, a moment before it does.
+        return Err(refused(format!(
+            "{step} is under way in it: wait for its outcome, or say what it is"
+        )));
+    }
+    let events = copy::events(store, &past, &fork).await?;
+    let count = events.len();
+    let append = Append::to(id.clone(), events.clone()).expecting(0);
+    match store.append(vec![append]).await {
+        Ok(appended) => {
+            store.durable(appended.position).await?;
+        }
+        Err(StoreError::TooLarge { what, size, limit }) => {
+            let why = format!(
+                "its past of {count} events does not fit into one append: {what} takes {size}, \
+                 the limit is {limit}: fork at an earlier event, or raise the store's limits"
+            );
+            return Err(refused(why));
+        }
+        Err(e) => {
+            if !is_same_fork(store, &id, &events).await? {
+                return Err(match store.head(&id).await? {
+                    None => e.into(),
+                    Some(_) => Error::AlreadyStarted {
+                        run: name,
+                        what: "past",
+                    },
+                });
+            }
+        }
+    }
+    Ok(id)
+}
+
+/// Whether a run begins with exactly these events.
+async fn is_same_fork(
+    store: &dyn Store,
+    id: &StreamId,
+    events: &[dalsegno_store::NewEvent],
+) -> Result<bool, Error> {
+    let there = store.read(id, 1, events.len()).await;
+    let there = match there {
+        Ok(there) => there,
+        Err(StoreError::NotFound { .. }) => return Ok(false),
+        Err(e) => return Err(e.into()),
+    };
+    let same = |then: &Option<dalsegno_store::Payload>, now: &Option<NewPayload>| match (then, now)
+    {
+        (None, None) => true,
+        (Some(then), Some(now)) => same_payload(then, now),
+        _ => false,
+    };
+    Ok(there.len() == events.len()
+        && there.iter().zip(events).all(|(there, new)| {
+            let there = &there.event;
+            there.kind == new.kind
+                && there.fields == new.fields
+                && there.cause == new.cause
+                && same(&there.input, &new.input)
+                && same(&there.output, &new.output)
+        }))
 }
 
 /// The last event that is shared: the one asked for, or the first outcome that is changed.

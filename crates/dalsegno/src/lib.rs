@@ -84,12 +84,12 @@ pub use effect::{Durability, Effect, Granularity};
 pub use engine::{Builder, Dalsegno, RunHandle};
 pub use error::Error;
 pub use failure::{Certainty, Failure, FailureError, FailureKind, Result};
-pub use fork::Fork;
+pub use fork::{Fork, fork_in};
 pub use journal::{
     ApprovalAnswer, ApprovalRecord, Checkpoint, Created, Forked, Journal, Outcome, StepRecord,
     Verdict,
 };
-pub use recovery::{Recovered, RecoveryAction};
+pub use recovery::{Planned, Recovered, RecoveryAction, recovery_plan};
 pub use remote::{Remote, Sent, Taken};
 pub use replay::{
     Divergence, DivergenceGroup, DivergenceKind, ReplayVerdict, Replayed, ShadowReport, Side,

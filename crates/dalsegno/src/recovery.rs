@@ -17,6 +17,10 @@ use crate::engine::Dalsegno;
 use crate::failure::numbered;
 use crate::record::{bounded, recovered as field};
 
+pub(crate) mod plan;
+
+pub use plan::{Planned, recovery_plan};
+
 /// What was done with a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -244,10 +244,19 @@ pub(crate) fn shorten(text: &str, limit_bytes: usize) -> String {
 /// # Errors
 /// There is no such run, or the store cannot be read.
 pub async fn why(store: &dyn Store, run: &str) -> Result<Why, Error> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now_us = now.map_or(0, |now| now.as_micros() as u64);
     let id = StreamId::run(run)?;
-    ask(store, &id, now_us, |_| Notes::default()).await
+    ask(store, &id, None, system_now_us(), |_| Notes::default()).await
+}
+
+/// The same for a run that was listed, which is not looked for again.
+pub(crate) async fn of_listed(store: &dyn Store, info: &RunInfo) -> Result<Why, Error> {
+    let (id, info) = (&info.run, Some(info));
+    ask(store, id, info, system_now_us(), |_| Notes::default()).await
+}
+
+fn system_now_us() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_micros() as u64)
 }
 
 impl Dalsegno {
@@ -260,13 +269,14 @@ impl Dalsegno {
         let id = StreamId::run(run)?;
         let now_us = self.engine.runtime.now_us();
         let notes = |agent: &str| self.engine.notes(&id, agent);
-        ask(&*self.engine.store, &id, now_us, notes).await
+        ask(&*self.engine.store, &id, None, now_us, notes).await
     }
 }
 
 async fn ask(
     store: &dyn Store,
     id: &StreamId,
+    known: Option<&RunInfo>,
     now_us: u64,
     notes: impl FnOnce(&str) -> Notes,
 ) -> Result<Why, Error> {
@@ -276,14 +286,14 @@ async fn ask(
             return Err(Error::RunNotFound(id.name().to_owned()));
         }
         Err(e @ (StoreError::Damaged { .. } | StoreError::Read(_))) => {
-            let info = listed(store, id).await?;
+            let info = listed(store, id, known).await?;
             return Ok(Why::broken(id, info.as_ref(), &e, now_us));
         }
         Err(e) => return Err(e.into()),
     };
     let info = match journal.status.is_final() {
         true => None,
-        false => listed(store, id).await?,
+        false => listed(store, id, known).await?,
     };
     let recent = recent(store, id, journal.last).await?;
     let written = journal.checkpoint.as_ref().and_then(|c| c.state.as_ref());
@@ -301,7 +311,14 @@ async fn ask(
 }
 
 /// What the store lists of a run that has not ended.
-async fn listed(store: &dyn Store, id: &StreamId) -> Result<Option<RunInfo>, Error> {
+async fn listed(
+    store: &dyn Store,
+    id: &StreamId,
+    known: Option<&RunInfo>,
+) -> Result<Option<RunInfo>, Error> {
+    if let Some(info) = known {
+        return Ok(Some(info.clone()));
+    }
     let query = RunQuery {
         status: vec![Status::Pending, Status::Running, Status::Checkpointed],
         ..RunQuery::default()

@@ -3,16 +3,13 @@
 use std::sync::Weak;
 use std::task::Poll;
 
-use dalsegno_store::{
-    Append, Event, Fields, Kind, NewEvent, NewPayload, RunInfo, RunQuery, Status, StoreError,
-    StreamId,
-};
+use dalsegno_store::{Append, Fields, Kind, NewEvent, NewPayload, RunInfo, StreamId};
 
 use super::Engine;
 use crate::budget::Budget;
 use crate::error::Error;
-use crate::journal::Journal;
 use crate::record;
+use crate::recovery::plan::{self, Found};
 use crate::recovery::{Recovered, RecoveryAction};
 
 /// Runs looked at before others get their turn.
@@ -106,13 +103,10 @@ impl Engine {
     /// and why. Runs that are written down are looked at in the background, so that ten thousand
     /// that wait do not hold up the opening.
     pub(super) async fn take_up(&self) -> Result<(), Error> {
-        let query = RunQuery {
-            status: vec![Status::Pending, Status::Running, Status::Checkpointed],
-            ..RunQuery::default()
-        };
         let mut written_down = Vec::new();
-        for info in self.store.runs(&query).await? {
-            match self.find_out(&info) {
+        for info in plan::unfinished(&*self.store).await? {
+            let agent = info.agent.as_deref().unwrap_or_default();
+            match plan::at_first_sight(&info, self.not_registered(agent)) {
                 Some(found) => self.act_on(&info, found),
                 None => written_down.push(info),
             }
@@ -142,61 +136,14 @@ impl Engine {
         });
     }
 
-    /// What to do with a run that has not ended; `None` if its last events have to be read.
-    fn find_out(&self, info: &RunInfo) -> Option<Found> {
-        let agent = info.agent.as_deref().unwrap_or_default();
-        Some(match (info.status, &info.attention) {
-            (Status::Pending | Status::Running, Some(reason)) => Found::broken(reason),
-            _ if !self.agents.contains_key(agent) => {
-                let known = self.known_agents();
-                let why = format!(
-                    "its agent {agent:?} is not registered in this process, only {known}: register \
-                     it before the store is opened"
-                );
-                Found::stays(RecoveryAction::NotRegistered, why)
-            }
-            (Status::Pending, None) => {
-                Found::goes_on(RecoveryAction::Started, "nobody had begun it")
-            }
-            (Status::Running, None) => Found::goes_on(
-                RecoveryAction::Resumed,
-                "its worker ended while it had it: its own report says what it was doing",
-            ),
-            _ => return None,
-        })
-    }
-
-    /// What has come for a run since it was written down.
-    async fn news(&self, info: &RunInfo) -> Result<Found, StoreError> {
-        // Giving back the lease follows the writing down.
-        let from = info.head.sequence.saturating_sub(2).max(1);
-        let last = self.store.events(&info.run, from, 3).await?;
-        let mut events = last
-            .iter()
-            .rev()
-            .filter(|event| event.kind != Kind::LeaseReleased);
-        let Some(event) = events.next() else {
-            return Ok(Found::goes_on(RecoveryAction::Resumed, "it can go on"));
-        };
-        Ok(match (&event.kind, &info.attention) {
-            (Kind::AttentionRaised, Some(reason)) => {
-                Found::stays(RecoveryAction::NeedsPerson, reason.clone())
-            }
-            // The run did not raise it: that would follow in the same append.
-            (Kind::RunCheckpointed, Some(reason)) => Found::broken(reason),
-            (Kind::RunCheckpointed, None) => waits(event),
-            // Whether that is enough, the run finds out.
-            (kind, Some(reason)) => {
-                let answer = matches!(
-                    kind,
-                    Kind::StepResolved | Kind::BudgetSet | Kind::CancelRequested
-                );
-                match answer {
-                    true => Found::goes_on(RecoveryAction::Resumed, came(kind)),
-                    false => Found::goes_on(RecoveryAction::NeedsPerson, reason.as_str()),
-                }
-            }
-            (kind, None) => Found::goes_on(RecoveryAction::Resumed, came(kind)),
+    /// Why this process cannot execute an agent; `None` if it can.
+    fn not_registered(&self, agent: &str) -> Option<String> {
+        (!self.agents.contains_key(agent)).then(|| {
+            let known = self.known_agents();
+            format!(
+                "its agent {agent:?} is not registered in this process, only {known}: register \
+                 it before the store is opened"
+            )
         })
     }
 }
@@ -207,7 +154,7 @@ async fn look_for_news(engine: Weak<Engine>, runs: Vec<RunInfo>) {
         let Some(engine) = engine.upgrade().filter(|engine| !engine.is_closing()) else {
             return;
         };
-        let found = engine.news(&info).await;
+        let found = plan::news(&*engine.store, &info).await;
         // What cannot be read stops this run and no other.
         let found = found.unwrap_or_else(|e| Found::stays(RecoveryAction::Broken, e.to_string()));
         engine.act_on(&info, found);
@@ -232,55 +179,6 @@ async fn let_others() {
         Poll::Pending
     })
     .await;
-}
-
-fn came(kind: &Kind) -> String {
-    format!("something came for it while no process had it: {kind}")
-}
-
-/// What is to be done with a run that is written down, and for which nothing has come.
-fn waits(checkpointed: &Event) -> Found {
-    let mut journal = Journal::default();
-    journal.apply(checkpointed.clone());
-    let waits = journal.waits;
-    // A process that closed has interrupted it.
-    if waits.iter().any(|wait| wait == "the next process") {
-        let why = "the process before closed while it had it";
-        return Found::goes_on(RecoveryAction::Resumed, why);
-    }
-    let why = format!("it waits for {}", waits.join(", "));
-    Found::stays(RecoveryAction::StillWaiting, why)
-}
-
-/// What was found of a run.
-struct Found {
-    action: RecoveryAction,
-    why: String,
-    /// It is taken up.
-    go_on: bool,
-}
-
-impl Found {
-    fn goes_on(action: RecoveryAction, why: impl Into<String>) -> Found {
-        Found {
-            action,
-            why: why.into(),
-            go_on: true,
-        }
-    }
-
-    fn stays(action: RecoveryAction, why: String) -> Found {
-        Found {
-            action,
-            why,
-            go_on: false,
-        }
-    }
-
-    fn broken(reason: &str) -> Found {
-        let why = format!("{reason}: see all damage with verify, then restore a copy or repair");
-        Found::stays(RecoveryAction::Broken, why)
-    }
 }
 
 fn budget_fields(budget: &Budget) -> Vec<(u64, u64)> {
