@@ -45,7 +45,7 @@ pub use folder::FORMAT;
 pub use opening::Opened;
 pub use options::{Limits, Options};
 pub use repair::StoreRepair;
-pub use retention::{Retention, Retired};
+pub use retention::{Retention, Retired, WouldRetire};
 pub use snapshots::{SnapshotInfo, SnapshotRole};
 pub use transfer::{Export, ImportReport};
 pub use verify::{Problem, StoreReport};

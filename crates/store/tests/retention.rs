@@ -52,7 +52,18 @@ fn old_finished_runs_go_and_everything_else_stays() {
     }
     let before = now(store.runs(&RunQuery::default())).unwrap();
     let bytes_before = folder_bytes(&folder.path().join("log"));
+    let reader = options(&clock).open_read_only(folder.path()).unwrap();
+    let would = reader.would_retire(&everything_before(1020)).unwrap();
+    let nothing = reader.would_retire(&everything_before(0)).unwrap();
+    assert_eq!((nothing.runs.len(), nothing.bytes), (0, 0));
+    drop(reader);
     let retired = store.retire(&everything_before(1020)).unwrap();
+    assert_eq!(
+        (&would.runs, would.records),
+        (&retired.runs, retired.records_removed)
+    );
+    let freed = retired.bytes_before - retired.bytes_after;
+    assert!(would.bytes > 0 && would.bytes <= freed, "{would:?}");
     assert_eq!(retired.runs.len(), 13);
     assert!(retired.bytes_after < retired.bytes_before, "{retired:?}");
     let bytes_after = folder_bytes(&folder.path().join("log"));
@@ -273,4 +284,23 @@ fn appends_and_reads_go_on_beside_it() {
     store.close().unwrap();
     let report = Options::new().verify(folder.path()).unwrap();
     assert!(report.is_sound(), "{report}");
+}
+
+#[test]
+fn an_archive_can_be_anywhere() {
+    let folder = Folder::new("retention-into");
+    let clock = Arc::new(AtomicU64::new(1000));
+    let store = open(&folder, &clock);
+    let old = run("old");
+    steps(&store, &old, 3, 4000);
+    append(&store, &old, Kind::RunCompleted).unwrap();
+    let elsewhere = folder.path().join("elsewhere/kept");
+    let retired = store
+        .retire_into(&everything_before(u64::MAX), &elsewhere)
+        .unwrap();
+    assert_eq!(retired.runs, [old.clone()]);
+    assert_eq!(retired.archives.len(), 1);
+    assert!(retired.archives[0].starts_with(&elsewhere));
+    let imported = store.import(&retired.archives[0], None).unwrap();
+    assert!(imported.imported.contains_key(&old));
 }

@@ -14,7 +14,7 @@
 //! because the events that say so may go with their runs.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dalsegno_log::SegmentInfo;
@@ -32,6 +32,10 @@ use crate::payload;
 use crate::rules::Rule;
 use crate::state::{State, field};
 use crate::store::NewEvent;
+
+mod preview;
+
+pub use preview::WouldRetire;
 
 /// So many senders of letters are named in one event.
 const SENDERS_PER_EVENT: usize = 128;
@@ -74,22 +78,44 @@ impl LocalStore {
     /// # Errors
     /// A file could not be read or written. Whatever was begun is taken up again next time.
     pub fn retire(&self, retention: &Retention) -> Result<Retired, StoreError> {
-        self.inner.retire(retention)
+        let archive = retention.archive.then(|| self.inner.folder.archive());
+        self.inner.retire(retention, archive.as_deref())
+    }
+
+    /// The same with the runs first written into portable files in a folder of the caller's, which
+    /// is made if it is missing.
+    ///
+    /// # Errors
+    /// As [`LocalStore::retire`].
+    pub fn retire_into(
+        &self,
+        retention: &Retention,
+        archive: &Path,
+    ) -> Result<Retired, StoreError> {
+        let fs = &self.inner.folder.fs;
+        let absolute = fs.absolute(archive);
+        let archive = absolute.map_err(|e| dalsegno_log::IoFailure::new("find", archive, e))?;
+        self.inner.retire(retention, Some(&archive))
+    }
+
+    /// What [`LocalStore::retire`] would do. Changes nothing, and works beside an owner. Reads the
+    /// whole log.
+    ///
+    /// # Errors
+    /// A file could not be read.
+    pub fn would_retire(&self, retention: &Retention) -> Result<WouldRetire, StoreError> {
+        self.inner.would_retire(retention)
     }
 }
 
 impl Inner {
-    fn retire(&self, retention: &Retention) -> Result<Retired, StoreError> {
+    fn retire(&self, retention: &Retention, archive: Option<&Path>) -> Result<Retired, StoreError> {
         let _one_at_a_time = lock(&self.retiring);
         let mut done = Retired::default();
         self.reclaim(&mut done)?;
-        let (ended, ()) = self.ended_and(|_| ())?;
-        let old = ended
-            .into_values()
-            .filter(|run| run.ended_us < retention.ended_before_us);
-        let mut runs: Vec<StreamId> = old.map(|run| run.run).collect();
-        if retention.archive && !runs.is_empty() {
-            runs = self.archive(runs, &mut done)?;
+        let mut runs = self.old_runs(retention)?;
+        if let Some(archive) = archive.filter(|_| !runs.is_empty()) {
+            runs = self.archive(runs, archive, &mut done)?;
         }
         for runs in by_bytes(&runs, self.options.own_event_bytes() / 2) {
             self.append_own_at(|lsn, state| {
@@ -106,10 +132,20 @@ impl Inner {
         Ok(done)
     }
 
+    /// The finished runs that are to go.
+    fn old_runs(&self, retention: &Retention) -> Result<Vec<StreamId>, StoreError> {
+        let (ended, ()) = self.ended_and(|_| ())?;
+        let old = ended
+            .into_values()
+            .filter(|run| run.ended_us < retention.ended_before_us);
+        Ok(old.map(|run| run.run).collect())
+    }
+
     /// Writes runs into portable files; those that are in one now.
     fn archive(
         &self,
         mut runs: Vec<StreamId>,
+        dir: &Path,
         done: &mut Retired,
     ) -> Result<Vec<StreamId>, StoreError> {
         // One that has lost something since it ended must not keep the others from going.
@@ -123,9 +159,8 @@ impl Inner {
                 .extend(whole.clone().err().map(|why| (run.clone(), why)));
             whole.is_ok()
         });
-        let dir = self.folder.archive();
-        let created = self.folder.fs.create_dir(&dir);
-        created.map_err(|e| dalsegno_log::IoFailure::new("create", &dir, e))?;
+        let created = self.folder.fs.create_dir(dir);
+        created.map_err(|e| dalsegno_log::IoFailure::new("create", dir, e))?;
         let position = lock(&self.core).applied;
         for (n, runs) in runs.chunks(RUNS_PER_ARCHIVE).enumerate() {
             let path = dir.join(format!("runs-{position:020}-{n}.dalsegno"));
@@ -225,25 +260,36 @@ impl Inner {
         let mut live = HashSet::new();
         for segment in segments {
             let mut reader = self.disk.open_segment(segment.number)?;
-            while let Some((_, log_record)) = reader.next_record()? {
-                let Ok(Record::Event(bytes)) = Record::read(log_record.lsn, log_record.payload)
-                else {
-                    continue;
-                };
-                let Ok(event) = Event::decode(bytes) else {
-                    continue;
-                };
-                if retiring.contains(&event.stream) {
-                    continue;
-                }
-                for payload in event.payloads() {
-                    if let Body::Stored { root, .. } = &payload.body {
-                        self.mark(*root, &mut live)?;
-                    }
-                }
+            while let Some((_, record)) = reader.next_record()? {
+                self.mark_event(record.lsn, record.payload, retiring, &mut live)?;
             }
         }
         Ok(live)
+    }
+
+    /// Marks what a record refers to, if it is an event of another run.
+    pub(super) fn mark_event(
+        &self,
+        lsn: u64,
+        record: &[u8],
+        retiring: &BTreeSet<StreamId>,
+        live: &mut HashSet<Hash>,
+    ) -> Result<(), StoreError> {
+        let Ok(Record::Event(bytes)) = Record::read(lsn, record) else {
+            return Ok(());
+        };
+        let Ok(event) = Event::decode(bytes) else {
+            return Ok(());
+        };
+        if retiring.contains(&event.stream) {
+            return Ok(());
+        }
+        for payload in event.payloads() {
+            if let Body::Stored { root, .. } = &payload.body {
+                self.mark(*root, live)?;
+            }
+        }
+        Ok(())
     }
 
     fn mark(&self, root: Hash, live: &mut HashSet<Hash>) -> Result<(), StoreError> {
