@@ -92,6 +92,13 @@ pub(crate) struct Mark {
     expect: Option<Expect>,
 }
 
+impl Mark {
+    /// Where in the file.
+    pub fn offset(self) -> u64 {
+        self.offset
+    }
+}
+
 /// A position in a segment file.
 #[derive(Debug)]
 pub(crate) struct Cursor {

@@ -37,6 +37,7 @@
 pub mod fs;
 
 mod commit;
+mod copy;
 mod cursor;
 mod error;
 mod filling;

@@ -15,7 +15,7 @@ use crate::Lsn;
 use crate::cursor::{Cursor, Frame, Mark, Step};
 use crate::error::{Damage, IoFailure, OpenError, ReadError};
 use crate::frame::Kind;
-use crate::fs::OpenMode;
+use crate::fs::{Fs, FsFile, OpenMode};
 use crate::layout::{self, BEFORE_THE_FIRST};
 use crate::options::Options;
 use crate::reader::{ATTEMPTS, Reader, Source, is_not_found, read_error};
@@ -151,6 +151,31 @@ impl LogView {
         let info = segments::find(&self.segments(), number);
         let info = info.ok_or(ReadError::NoSegment { number })?;
         SegmentReader::open(self.source.clone(), info)
+    }
+
+    pub(crate) fn fs(&self) -> &dyn Fs {
+        self.source.fs.as_ref()
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.source.dir
+    }
+
+    /// The file of a segment.
+    pub(crate) fn open_file(&self, number: u64) -> Result<Box<dyn FsFile>, ReadError> {
+        let path = segment::path(self.dir(), number);
+        let file = self.fs().open(&path, OpenMode::Read);
+        Ok(file.map_err(|e| IoFailure::new("read", &path, e))?)
+    }
+
+    /// Looks at the segment that is being written to, and up to where it was whole at the last
+    /// [`LogView::refresh`]; `None` if there is none.
+    pub(crate) fn with_newest<T>(
+        &self,
+        look: impl FnOnce(u64, &dyn FsFile, u64) -> T,
+    ) -> Option<T> {
+        let end = lock(&self.end);
+        (!end.sealed).then(|| look(end.number, end.cursor.file(), end.whole.offset()))
     }
 
     /// Walks to the end of what is there and shows it.

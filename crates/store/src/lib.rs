@@ -47,7 +47,7 @@ pub use hash::{Hash, ParseHashError};
 pub use kind::{Kind, MUST_UNDERSTAND};
 pub use local::{
     Export, FORMAT, ImportReport, Limits, LocalStore, Opened, Options, Problem, Retention, Retired,
-    SnapshotInfo, SnapshotRole, StoreRepair, StoreReport, WouldRetire,
+    SnapshotInfo, SnapshotRole, StoreCopy, StoreRepair, StoreReport, WouldRetire,
 };
 pub use name::{NAME_LIMIT_BYTES, NameError, StreamId, StreamKind};
 pub use over::Over;

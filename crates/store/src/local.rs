@@ -20,6 +20,7 @@ mod append;
 mod bytes_file;
 mod chaining;
 mod contract;
+mod copy;
 mod disk;
 mod folder;
 mod history;
@@ -41,6 +42,7 @@ mod transfer;
 mod verify;
 mod watch;
 
+pub use copy::StoreCopy;
 pub use folder::FORMAT;
 pub use opening::Opened;
 pub use options::{Limits, Options};
