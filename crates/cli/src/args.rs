@@ -25,6 +25,16 @@ pub mod tail;
 pub mod why;
 #[cfg(feature = "top")]
 pub mod top;
+pub mod doctor;
+pub mod export;
+pub mod fork;
+pub mod gc;
+pub mod import;
+pub mod ls;
+pub mod recover;
+pub mod repair;
+pub mod snapshot;
+pub mod verify;
 
 /// Headings in bold instead of underlined: a terminal is no typewriter.
 const STYLES: Styles = Styles::styled()
@@ -94,6 +104,15 @@ pub enum Command {
     Man(completions::Man),
     #[cfg(feature = "top")]
     Top(top::Top),
+    Recover(recover::Recover),
+    Fork(fork::Fork),
+    Doctor(doctor::Doctor),
+    Verify(verify::Verify),
+    Repair(repair::Repair),
+    Export(export::Export),
+    Import(import::Import),
+    Snapshot(snapshot::Snapshot),
+    Gc(gc::Gc),
 }
 
 /// What was asked for.

@@ -19,6 +19,16 @@ mod tail;
 mod why;
 #[cfg(feature = "top")]
 mod top;
+mod doctor;
+mod export;
+mod fork;
+mod gc;
+mod import;
+mod ls;
+mod recover;
+mod repair;
+mod snapshot;
+mod verify;
 
 /// Does what was asked.
 ///
@@ -42,5 +52,14 @@ pub fn run(cli: Cli, out: &mut Out) -> Result<Exit> {
         Command::Man(args) => man::run(&args, out),
         #[cfg(feature = "top")]
         Command::Top(args) => top::run(&args, global, out),
+        Command::Recover(args) => recover::run(&args, global, out),
+        Command::Fork(args) => fork::run(&args, global, out),
+        Command::Doctor(args) => doctor::run(&args, global, out),
+        Command::Verify(args) => verify::run(&args, global, out),
+        Command::Repair(args) => repair::run(&args, global, out),
+        Command::Export(args) => export::run(&args, global, out),
+        Command::Import(args) => import::run(&args, global, out),
+        Command::Snapshot(args) => snapshot::run(&args, global, out),
+        Command::Gc(args) => gc::run(&args, global, out),
     }
 }

@@ -8,9 +8,13 @@ mod asks;
 mod commands;
 mod exit;
 mod find;
+mod interrupt;
 mod open;
 mod output;
+mod place;
+mod progress;
 mod runtime;
+mod shadow;
 
 use std::process::ExitCode;
 

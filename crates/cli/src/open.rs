@@ -64,7 +64,8 @@ pub fn owner_now(global: &Global) -> Option<String> {
     LocalStore::owner_of(&global.store)
 }
 
-fn not_opened(dir: &Path, error: StoreError) -> Error {
+/// Why a store could not be opened, with what to do.
+pub fn not_opened(dir: &Path, error: StoreError) -> Error {
     match error {
         StoreError::Io(ref failure) if is_missing(&failure.error) => no_store(dir, "there is none"),
         StoreError::Open(OpenError::Missing { .. }) => no_store(dir, "there is none"),

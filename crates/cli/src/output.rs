@@ -13,6 +13,7 @@ use crate::args::{Color, Global};
 pub mod event;
 pub mod json;
 mod pipe;
+pub mod size;
 pub mod style;
 pub mod table;
 pub mod text;

@@ -26,11 +26,11 @@ fn a_copy_of_a_log_that_grows_is_sound() {
     let folder = Folder::new("copied");
     let log = open(&folder, "log");
     let done = AtomicBool::new(false);
-    log.wait_durable(log.append(&payload(1)).unwrap()).unwrap();
+    log.wait_durable(log.append(payload(1)).unwrap()).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for lsn in 2..=4000 {
-                assert_eq!(log.append(&payload(lsn)).unwrap(), lsn);
+                assert_eq!(log.append(payload(lsn)).unwrap(), lsn);
                 if lsn % 7 == 0 {
                     log.wait_durable(lsn).unwrap();
                 }
@@ -76,7 +76,7 @@ fn what_was_dropped_is_not_copied_and_an_empty_log_can_be() {
     view.copy_to(folder.path().join("empty")).unwrap();
     assert_eq!(open(&folder, "empty").last_lsn(), 0);
     for lsn in 1..=200 {
-        log.append(&payload(lsn)).unwrap();
+        log.append(payload(lsn)).unwrap();
     }
     log.wait_durable(200).unwrap();
     log.drop_before(100).unwrap();

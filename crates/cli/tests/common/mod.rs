@@ -4,6 +4,7 @@
 
 pub mod owner;
 pub mod stores;
+pub mod trouble;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,31 @@
+//! `dalsegno import`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Read a portable file into the store
+///
+/// The whole file is verified before anything of it is believed. A run that is here already is
+/// continued if the file's history begins with it, and refused if its history is another: nothing
+/// is ever overwritten. Interrupted, it goes on when it is run again. Nobody else may own the store.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  dalsegno import order-42.dalsegno
+  dalsegno import order-42.dalsegno --as 'order-42 from the backup'
+  dalsegno --store restored import --create everything.dalsegno
+  ssh there dalsegno export --all - | dalsegno import -
+
+Exit codes: 0 imported, or all of it was here; 1 failed; 4 the file or the store is damaged")]
+pub struct Import {
+    /// The file; - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Another name for the file's only run
+    #[arg(long = "as", value_name = "NAME")]
+    pub name: Option<String>,
+    /// Make the store if there is none
+    #[arg(long)]
+    pub create: bool,
+}

@@ -1,0 +1,159 @@
+//! `dalsegno export`: runs, or everything, as one portable file.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+
+use dalsegno_store::portable::{PortableError, PortableReport};
+use dalsegno_store::{Export as What, LocalStore, StoreError};
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::args::export::Export;
+use crate::exit::{Error, Exit, Result};
+use crate::output::text::shown;
+use crate::output::{Out, size};
+use crate::place::{Placing, cannot_write};
+use crate::{find, interrupt, open, runtime};
+
+/// `dalsegno.export/1`
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    file: String,
+    streams: Vec<Stream>,
+    events: u64,
+    pieces: u64,
+    bytes: u64,
+    hash: String,
+}
+
+/// A stream, and the hash of its history.
+#[derive(Serialize)]
+pub struct Stream {
+    /// As in `run/order-42`.
+    pub stream: String,
+    /// Its last event.
+    pub events: u64,
+    /// The hash of all up to it.
+    pub hash: String,
+}
+
+/// Exports.
+///
+/// # Errors
+/// There is no such run, the file is there, or it cannot be written.
+pub fn run(args: &Export, global: &Global, out: &mut Out) -> Result<Exit> {
+    if args.all != args.runs().is_empty() {
+        let wrong = match args.all {
+            true => Error::usage("runs are named, and --all as well"),
+            false => Error::usage("no run is named"),
+        };
+        return Err(wrong.hint("name runs and then the file, or --all and the file"));
+    }
+    let (to, to_stdout) = (args.file(), args.file() == Path::new("-"));
+    if to_stdout && out.is_json() {
+        let both = Error::usage("standard output cannot have the file and a document");
+        return Err(both.hint("leave out --json, or name a file"));
+    }
+    if to_stdout && io::stdout().is_terminal() {
+        let terminal = Error::usage("a portable file is not for a terminal");
+        return Err(terminal.hint("send it into a file or a pipe"));
+    }
+    let store = open::reader(global)?;
+    let what = match args.all {
+        true => What::Store,
+        false => named(&store, args.runs())?,
+    };
+    if to_stdout {
+        let exported = store.export_to(&what, ToOut(out));
+        out.flush()?;
+        return match (exported, out.is_gone()) {
+            (_, true) => Err(Error::failed(
+                "the reader went away before the end of the file",
+            )),
+            (exported, false) => Ok(exported.map(|_| Exit::Done)?),
+        };
+    }
+    let exported = to_file(&store, &what, args);
+    let report = exported.map_err(interrupt::or)?;
+    match out.is_json() {
+        true => out.json(&Document {
+            schema: "dalsegno.export/1",
+            file: to.display().to_string(),
+            streams: streams(&report),
+            events: report.events,
+            pieces: report.pieces,
+            bytes: report.bytes,
+            hash: report.hash.to_string(),
+        })?,
+        false => {
+            let file = shown(&to.display().to_string());
+            out.line(format!("wrote {} to {file}", counts(&report)))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn named(store: &LocalStore, runs: &[OsString]) -> Result<What> {
+    runtime::block_on(async {
+        let mut streams = BTreeSet::new();
+        for run in runs {
+            // A name in a store is text.
+            let run = run.to_string_lossy();
+            streams.insert(find::run(store, &run).await?.0);
+        }
+        Ok(What::Streams(streams))
+    })
+}
+
+fn to_file(store: &LocalStore, what: &What, args: &Export) -> Result<PortableReport> {
+    let mut file = BufWriter::with_capacity(1 << 20, Placing::begin(args.file(), args.force)?);
+    let report = match store.export_to(what, &mut file) {
+        Err(StoreError::Portable(PortableError::Io { error, .. })) => {
+            return Err(cannot_write(args.file(), &error));
+        }
+        other => other?,
+    };
+    let file = file.into_inner();
+    let file = file.map_err(|e| cannot_write(args.file(), e.error()))?;
+    file.finish()?;
+    Ok(report)
+}
+
+/// The streams of a file.
+pub fn streams(report: &PortableReport) -> Vec<Stream> {
+    let streams = report.streams.iter().map(|(id, head)| Stream {
+        stream: id.to_string(),
+        events: head.sequence,
+        hash: head.hash.to_string(),
+    });
+    streams.collect()
+}
+
+/// What is in a file, in words.
+pub fn counts(report: &PortableReport) -> String {
+    let streams = size::count(report.streams.len() as u64, "stream");
+    let events = size::count(report.events, "event");
+    let pieces = size::count(report.pieces, "piece");
+    let bytes = size::bytes(report.bytes);
+    format!("{streams}, {events}, {pieces}, {bytes}")
+}
+
+/// Standard output. A reader that goes away has not got all of it, which here is an error.
+struct ToOut<'a>(&'a mut Out);
+
+impl Write for ToOut<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.raw(bytes)?;
+        match self.0.is_gone() {
+            true => Err(io::ErrorKind::BrokenPipe.into()),
+            false => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

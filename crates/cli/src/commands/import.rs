@@ -1,0 +1,127 @@
+//! `dalsegno import`: a portable file into the store.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use dalsegno_store::portable::verify_portable;
+use dalsegno_store::{ImportReport, LocalStore, StoreError, StreamId};
+use serde::Serialize;
+
+use super::export::Stream;
+use crate::args::Global;
+use crate::args::import::Import;
+use crate::exit::{Error, Exit, Result};
+use crate::interrupt::{self, HalfMade};
+use crate::open;
+use crate::output::text::shown;
+use crate::output::{Out, size};
+use crate::place::cannot_write;
+
+/// `dalsegno.import/1`
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    file: String,
+    imported: Vec<Stream>,
+    present: Vec<String>,
+    left_out: Vec<String>,
+    events: u64,
+}
+
+/// Imports.
+///
+/// # Errors
+/// The file or the store cannot be read, or they contradict each other.
+pub fn run(args: &Import, global: &Global, out: &mut Out) -> Result<Exit> {
+    let name = args.name.as_deref().map(StreamId::run).transpose()?;
+    let spooled = match args.file == Path::new("-") {
+        true => Some(spool().map_err(interrupt::or)?),
+        false => None,
+    };
+    let path = spooled.as_ref().map_or(&args.file, |(path, _)| path);
+    // Before a store is made for it.
+    let file = File::open(path).map_err(|e| {
+        let path = shown(&path.display().to_string());
+        Error::failed(format!("cannot read {path}: {e}"))
+    })?;
+    verify_portable(BufReader::with_capacity(1 << 20, file)).map_err(StoreError::from)?;
+    let store = match args.create {
+        true => LocalStore::open(&global.store).map_err(|e| open::not_opened(&global.store, e))?,
+        false => open::owner(global).map_err(|e| no_store(e, global))?,
+    };
+    let report = store.import(path, name.as_ref());
+    let closed = store.close();
+    let report = report?;
+    closed?;
+    say(args, &report, out)?;
+    Ok(Exit::Done)
+}
+
+/// The one thing that a missing store can mean here and nowhere else.
+fn no_store(error: Error, global: &Global) -> Error {
+    match global.store.join("store").exists() || error.exit != Exit::Failed {
+        true => error,
+        false => error.hint("name the store with --store DIR; --create makes a new one there"),
+    }
+}
+
+/// Standard input as a file: it is read twice.
+fn spool() -> Result<(PathBuf, HalfMade)> {
+    interrupt::watch();
+    let path = std::env::temp_dir().join(format!("dalsegno-import-{}.tmp", std::process::id()));
+    let half_made = HalfMade::new(&path);
+    let failed = |e: &io::Error| cannot_write(&path, e);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|e| failed(&e))?;
+    let mut part = vec![0; 1 << 20];
+    let mut stdin = io::stdin().lock();
+    loop {
+        let read = stdin.read(&mut part);
+        interrupt::check().map_err(|e| failed(&e))?;
+        let read = match read {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(Error::failed(format!("cannot read standard input: {e}"))),
+        };
+        file.write_all(&part[..read]).map_err(|e| failed(&e))?;
+    }
+    Ok((path, half_made))
+}
+
+fn say(args: &Import, report: &ImportReport, out: &mut Out) -> Result<()> {
+    let names =
+        |streams: &[StreamId]| -> Vec<String> { streams.iter().map(ToString::to_string).collect() };
+    if out.is_json() {
+        let imported = report.imported.iter().map(|(id, head)| Stream {
+            stream: id.to_string(),
+            events: head.sequence,
+            hash: head.hash.to_string(),
+        });
+        return Ok(out.json(&Document {
+            schema: "dalsegno.import/1",
+            file: args.file.display().to_string(),
+            imported: imported.collect(),
+            present: names(&report.present),
+            left_out: names(&report.left_out),
+            events: report.events,
+        })?);
+    }
+    for (stream, head) in &report.imported {
+        let stream = shown(&stream.to_string());
+        out.line(format!("imported {stream}, up to event {}", head.sequence))?;
+    }
+    for stream in names(&report.present) {
+        out.line(format!("{} was here already", shown(&stream)))?;
+    }
+    for stream in names(&report.left_out) {
+        out.line(format!("{} stays where it came from", shown(&stream)))?;
+    }
+    Ok(out.line(format!("{} added", size::count(report.events, "event")))?)
+}
