@@ -35,8 +35,17 @@ impl Placing {
                 Error::failed(format!("{} is a folder", named(path))).hint("name a file in it")
             );
         }
-        if path.symlink_metadata().is_ok() && !force {
-            return Err(is_there(path));
+        let mut path = path.to_owned();
+        match path.metadata() {
+            // A rename would put a file in the place of the device.
+            Ok(data) if !data.is_file() => {
+                let no_file = Error::failed(format!("{} is no regular file", named(&path)));
+                return Err(no_file.hint("- is standard output"));
+            }
+            _ if path.symlink_metadata().is_ok() && !force => return Err(is_there(&path)),
+            // The file behind a link is replaced, not the link.
+            Ok(_) => path = path.canonicalize().map_err(|e| cannot_write(&path, &e))?,
+            Err(_) => {}
         }
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{}.tmp", std::process::id()));
@@ -48,9 +57,9 @@ impl Placing {
             .truncate(true)
             .mode(0o600)
             .open(&temporary)
-            .map_err(|e| cannot_write(path, &e))?;
+            .map_err(|e| cannot_write(&path, &e))?;
         Ok(Placing {
-            path: path.to_owned(),
+            path,
             temporary,
             file,
             force,

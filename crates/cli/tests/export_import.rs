@@ -144,6 +144,19 @@ fn nothing_is_overwritten_without_a_word() {
     )
     .ends(1);
     assert_eq!(files(place.path()), ["out"], "no half of a file is left");
+    // A device is not replaced by a file, nor a link by what it leads to.
+    let device = dalsegno(dir.path(), ["export", "--all", "--force", "/dev/null"]).ends(1);
+    assert!(
+        device.stderr.contains("no regular file"),
+        "{}",
+        device.stderr
+    );
+    let link = place.join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    dalsegno(dir.path(), ["export", "--all", text(&link)]).ends(1);
+    dalsegno(dir.path(), ["export", "--all", "--force", text(&link)]).ok();
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    dalsegno(dir.path(), ["verify", text(&file)]).ok();
     dalsegno(dir.path(), ["export", "--all", "--force", text(&file)]).ok();
     dalsegno(dir.path(), ["verify", text(&file)]).ok();
 
@@ -214,6 +227,31 @@ fn ctrl_c_in_the_middle_leaves_nothing() {
             .iter()
             .all(|name| !name.ends_with(".tmp"))
     );
+}
+
+#[test]
+fn an_import_that_was_interrupted_goes_on() {
+    let (dir, other, place) = (TempDir::new(), TempDir::new(), TempDir::new());
+    large_store(dir.path(), 6);
+    let file = place.join("large.dalsegno");
+    dalsegno(dir.path(), ["export", "--all", text(&file)]).ok();
+    let mut import = command();
+    import
+        .arg("--store")
+        .arg(other.path())
+        .args(["import", "--create"]);
+    import
+        .arg(&file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = import.spawn().unwrap();
+    while !other.join("log").exists() && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    interrupt(&child);
+    child.wait().unwrap();
+    dalsegno(other.path(), ["import", "--create", text(&file)]).ok();
+    dalsegno(other.path(), ["verify"]).ok();
 }
 
 /// A pipe whose writer never ends: what was read of it until then goes.

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use common::trouble::{flip, interrupt, large_store, left, on_small_disk, segment, without_rights};
@@ -67,6 +68,8 @@ fn a_copy_is_taken_beside_a_live_owner() {
         let document = dalsegno(dir.path(), ["snapshot", to, "--json"]).ok().json();
         assert_eq!(document["schema"], "dalsegno.snapshot-copy/1");
         assert_eq!(document["sound"], true);
+        let mode = copy.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "what agents saw is private");
         let ran = dalsegno(dir.path(), ["snapshot", to]).ends(1);
         assert!(
             ran.stderr.contains("nothing is ever overwritten"),

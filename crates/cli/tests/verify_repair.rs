@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::trouble::{everything, flip, segment, without_rights, without_snapshots};
+use common::trouble::{
+    everything, flip, interrupt, large_store, segment, without_rights, without_snapshots,
+};
 use common::{TempDir, command, dalsegno, run, stores};
 use serde_json::Value;
 
@@ -68,7 +70,7 @@ fn damage_is_named_and_repaired_only_with_a_word() {
     assert_eq!(asked.json_error()["exit"], 3);
     assert_eq!(before, everything(dir.path()), "nothing was changed yet");
     for command in [
-        &["export", "--all", "/dev/null", "--force"][..],
+        &["export", "--all", "/nowhere/x"][..],
         &["gc", "--keep", "1"],
     ] {
         dalsegno(dir.path(), command).ends(4);
@@ -180,6 +182,33 @@ fn no_store_empty_folder_and_no_rights_are_said() {
         let ran = without_rights(dir.path(), args).ends(1);
         assert!(ran.stderr.contains("ermission denied"), "{}", ran.stderr);
         assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_repair_that_was_interrupted_is_done_by_running_it_again() {
+    let dir = TempDir::new();
+    large_store(dir.path(), 4);
+    for round in 0..3 {
+        flip(&segment(dir.path()), (1 << 20) + round * 100_000);
+        without_snapshots(dir.path());
+        let mut repair = command();
+        repair
+            .arg("--store")
+            .arg(dir.path())
+            .args(["repair", "--yes"]);
+        repair.stdout(std::process::Stdio::null());
+        repair.stderr(std::process::Stdio::null());
+        let mut child = repair.spawn().unwrap();
+        while !dir.join("aside/damage-not-recorded.txt").exists()
+            && child.try_wait().unwrap().is_none()
+        {
+            std::thread::yield_now();
+        }
+        interrupt(&child);
+        child.wait().unwrap();
+        dalsegno(dir.path(), ["repair", "--yes"]).ok();
+        dalsegno(dir.path(), ["verify"]).ok();
     }
 }
 

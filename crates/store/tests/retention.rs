@@ -298,7 +298,7 @@ fn an_archive_can_be_anywhere() {
     let retired = store
         .retire_into(&everything_before(u64::MAX), &elsewhere)
         .unwrap();
-    assert_eq!(retired.runs, [old.clone()]);
+    assert_eq!(retired.runs, std::slice::from_ref(&old));
     assert_eq!(retired.archives.len(), 1);
     assert!(retired.archives[0].starts_with(&elsewhere));
     let imported = store.import(&retired.archives[0], None).unwrap();

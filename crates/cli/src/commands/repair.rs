@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use dalsegno_store::{Options, Problem, StoreRepair};
+use dalsegno_store::{Options, Problem, StoreRepair, StoreReport};
 use serde::Serialize;
 
 use super::verify;
@@ -26,6 +26,8 @@ struct Document<'a> {
     actions: &'a [String],
     lost_records: u64,
     losses: Vec<verify::Row<'a>>,
+    /// Bytes at the end of the log that look like a write which a crash interrupted.
+    torn_bytes: u64,
     set_aside: Vec<String>,
     sound: bool,
     problems: Vec<verify::Row<'a>>,
@@ -43,13 +45,7 @@ pub fn run(args: &Repair, global: &Global, out: &mut Out) -> Result<Exit> {
     let planned = shadow.without_threads().repair(dir).map_err(not_opened)?;
     let is_needed = !planned.actions.is_empty();
     if !is_needed || !args.yes {
-        say(
-            &planned,
-            &before.losses,
-            !is_needed || args.dry_run,
-            true,
-            out,
-        )?;
+        say(&planned, &before, !is_needed || args.dry_run, true, out)?;
         return match (is_needed, args.dry_run) {
             (false, _) => Ok(exit(&planned)),
             (true, true) => Ok(Exit::Damaged),
@@ -58,7 +54,7 @@ pub fn run(args: &Repair, global: &Global, out: &mut Out) -> Result<Exit> {
         };
     }
     let done = Options::new().repair(dir).map_err(not_opened)?;
-    say(&done, &before.losses, true, false, out)?;
+    say(&done, &before, true, false, out)?;
     Ok(exit(&done))
 }
 
@@ -77,12 +73,13 @@ fn new_losses<'a>(repair: &'a StoreRepair, before: &[Problem]) -> Vec<&'a Proble
 
 fn say(
     repair: &StoreRepair,
-    before: &[Problem],
+    before: &StoreReport,
     is_last_word: bool,
     dry_run: bool,
     out: &mut Out,
 ) -> Result<()> {
-    let losses = new_losses(repair, before);
+    let losses = new_losses(repair, &before.losses);
+    let torn = before.torn.as_ref().map_or(0, |torn| torn.bytes);
     let actions = repair.log.actions.iter();
     let aside = actions.filter_map(|action| action.set_aside.as_ref());
     let aside: Vec<_> = aside.map(|path| path.display().to_string()).collect();
@@ -95,6 +92,7 @@ fn say(
             actions: &repair.actions,
             lost_records: repair.log.lost_records(),
             losses: verify::rows(&losses),
+            torn_bytes: torn,
             set_aside: aside,
             sound: repair.report.is_sound(),
             problems: verify::rows(&repair.report.problems),
@@ -109,9 +107,15 @@ fn say(
         }
         out.heading(if dry_run { "would be lost" } else { "lost" })?;
         let records = repair.log.lost_records();
-        if records == 0 && losses.is_empty() {
+        if torn > 0 {
+            let torn = size::bytes(torn);
+            out.line(format!(
+                "  {torn} at the log's end that look like an unfinished write"
+            ))?;
+        }
+        if records == 0 && torn == 0 && losses.is_empty() {
             out.line("  nothing")?;
-        } else {
+        } else if records > 0 {
             let records = size::count(records, "record");
             out.line(format!("  {records} of the log that cannot be read"))?;
         }

@@ -1,5 +1,6 @@
 //! `dalsegno snapshot`: recovery points of the store, and copies of it.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use dalsegno_store::{LocalStore, Options, SnapshotInfo, StoreCopy};
@@ -146,7 +147,7 @@ fn print(args: &Snapshot, document: &Document, out: &mut Out) -> Result<()> {
 fn copy(to: &Path, global: &Global, out: &mut Out) -> Result<Exit> {
     interrupt::watch();
     let was_there = to.exists();
-    let half_made = match std::fs::create_dir(to) {
+    let half_made = match std::fs::DirBuilder::new().mode(0o700).create(to) {
         Ok(()) => Some(HalfMade::new(to)),
         // Not ours to remove; the copy is refused if there is anything in it.
         Err(_) => None,

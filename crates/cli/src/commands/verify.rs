@@ -185,7 +185,11 @@ fn print(report: &StoreReport, heads: bool, out: &mut Out) -> Result<()> {
     match report.problems.len() as u64 {
         0 => {
             let sound = out.paint(Style::Good, "sound");
-            out.line(format!("{sound}: every byte is as it was written"))?;
+            let but = match report.losses.is_empty() {
+                true => "",
+                false => ", but for what a repair has given up",
+            };
+            out.line(format!("{sound}: every byte is as it was written{but}"))?;
         }
         number => {
             let damaged = out.paint(Style::Bad, "damaged");
