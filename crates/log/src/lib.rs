@@ -42,6 +42,7 @@ mod cursor;
 mod error;
 mod filling;
 mod frame;
+mod handover;
 mod layout;
 mod log;
 mod marks;

@@ -11,6 +11,7 @@ use crate::error::{
 };
 use crate::frame;
 use crate::fs::{Fs, LockError};
+use crate::handover::HandOver;
 use crate::options::Options;
 use crate::park::Durable;
 use crate::reader::{Follower, Reader, Source};
@@ -77,8 +78,15 @@ impl Log {
 
     pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Log, OpenError> {
         let fs = options.fs.as_ref();
-        fs.create_dir(dir)
-            .map_err(|e| IoFailure::new("make the folder", dir, e))?;
+        let make = || {
+            let made = fs.create_dir(dir);
+            made.map_err(|e| IoFailure::new("make the folder", dir, e))
+        };
+        // Who left a note had the folder made, durably.
+        let noted = HandOver::find(fs, dir).is_some();
+        if !noted {
+            make()?;
+        }
         let file_lock = take_lock(fs, dir)?;
         let opening = Opening {
             fs,
@@ -97,6 +105,10 @@ impl Log {
         let mut segments = std::mem::take(&mut found.started);
         let (log_id, next_lsn) = (found.log_id, found.expect.lsn);
         let (clean, torn, ends_in_mark) = (found.clean, found.torn.take(), found.ends_in_mark);
+        let handed_over = found.handed_over;
+        if noted && !handed_over {
+            make()?;
+        }
         let mut writer = Writer::new(
             found,
             dir.to_owned(),
@@ -104,7 +116,7 @@ impl Log {
             options.mutant,
             Arc::clone(&spare),
         );
-        if !ends_in_mark {
+        if !ends_in_mark && !handed_over {
             segments.extend(writer.write_opened().map_err(|e| match e {
                 WriteError::NoSpace(failure) | WriteError::Fatal(failure) => failure,
             })?);
@@ -115,6 +127,7 @@ impl Log {
             epoch: writer.epoch(),
             clean,
             torn,
+            handed_over,
         };
         let threads = options.threads;
         let shared = Arc::new(Shared::new(
@@ -487,7 +500,29 @@ impl Log {
     /// With [`SyncError::NoSpace`] the log stays open: free some space and close it again. Else a
     /// write or sync failed, now or before, or the log was closed already.
     pub fn close(&self) -> Result<(), SyncError> {
-        self.handle.close(OnFullDisk::StayOpen)
+        self.handle.close(OnFullDisk::StayOpen, Ending::Close)
+    }
+
+    /// The same for a process that lets another one go on soon: makes everything durable and lets go
+    /// of the folder, and neither this nor the next opening needs a sync for it. Instead of a mark in
+    /// the log there is a note beside it; if a crash takes that, the next opening recovers as usual.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-ho-{}", std::process::id()));
+    /// let log = dalsegno_log::Log::open(&dir)?;
+    /// log.append(b"a fact")?;
+    /// log.hand_over()?;
+    /// let log = dalsegno_log::Log::open(&dir)?;
+    /// assert!(log.recovery().handed_over);
+    /// # drop(log);
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Log::close`].
+    pub fn hand_over(&self) -> Result<(), SyncError> {
+        self.handle.close(OnFullDisk::StayOpen, Ending::HandOver)
     }
 }
 
@@ -498,14 +533,27 @@ enum OnFullDisk {
     CloseAnyway,
 }
 
+/// How a log is let go of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// With a mark in the log.
+    Close,
+    /// With a note beside it.
+    HandOver,
+}
+
 impl Handle {
-    fn close(&self, on_full_disk: OnFullDisk) -> Result<(), SyncError> {
+    fn close(&self, on_full_disk: OnFullDisk, ending: Ending) -> Result<(), SyncError> {
         // No segments may be about to be dropped or rewritten when the lock is given up.
         let _no_changes = lock(&self.changing);
         lock(&self.shared.filling).closed = true;
-        let result = self
-            .shared
-            .with_turn(Before::WriteAll, Writer::write_closed);
+        let fs = self.shared.options.fs.as_ref();
+        let result = self.shared.with_turn(Before::WriteAll, |writer| {
+            match ending == Ending::HandOver && writer.hand_over(fs) {
+                true => Ok(()),
+                false => writer.write_closed(),
+            }
+        });
         if matches!(result, Err(SyncError::NoSpace(_))) && on_full_disk == OnFullDisk::StayOpen {
             lock(&self.shared.filling).closed = false;
             return result;
@@ -532,7 +580,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // In a fork there is nothing to close: the log is the other process's.
         if self.shared.is_ours() && lock(&self.shared.lock).is_some() {
-            drop(self.close(OnFullDisk::CloseAnyway));
+            drop(self.close(OnFullDisk::CloseAnyway, Ending::Close));
         }
     }
 }

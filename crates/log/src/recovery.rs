@@ -5,7 +5,7 @@
 //! 1. Take the lock.
 //! 2. Read. Any damage ends it here, before a byte was changed.
 //! 3. Save a torn tail aside, if there is room for it.
-//! 4. Write the last group again, and zeros over the torn tail; sync. Only from here on is it
+//! 4. Unless its last user handed it over (`handover.rs`): write the last group again, and zeros over the torn tail; sync. Only from here on is it
 //!    certain that what was read is on disk.
 //! 5. Give a prepared segment its name again, for the same reason; sync the folder.
 //! 6. Remove segments that had been dropped, and half-made files.
@@ -22,6 +22,7 @@ use crate::cursor::Expect;
 use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::Kind;
 use crate::fs::{Fs, FsFile, OpenMode, PlaceError, place};
+use crate::handover::HandOver;
 use crate::layout::{self, BEFORE_THE_FIRST, Scan};
 use crate::marks::Ending;
 use crate::rules::{Mutant, Rule};
@@ -42,6 +43,8 @@ pub struct Recovery {
     pub clean: bool,
     /// The tail that was cut off, if a crash had torn it.
     pub torn: Option<TornTail>,
+    /// Its last user handed it over, see [`crate::Log::hand_over`].
+    pub handed_over: bool,
 }
 
 /// A write that a crash had interrupted. Nothing in it was ever acknowledged as durable.
@@ -92,6 +95,8 @@ pub(crate) struct Found {
     pub ends_in_mark: bool,
     pub clean: bool,
     pub torn: Option<TornTail>,
+    /// The note that its last user left fits to the end that was found.
+    pub handed_over: bool,
 }
 
 pub(crate) struct Opening<'a> {
@@ -130,6 +135,7 @@ impl Opening<'_> {
             ends_in_mark: false,
             clean: true,
             torn: None,
+            handed_over: false,
         }
     }
 
@@ -165,7 +171,10 @@ impl Opening<'_> {
             return Err(self.damaged(damage));
         }
         let clean = matches!(scan.last_kind, Some(Kind::Closed)) || expect == BEFORE_THE_FIRST;
-        let torn = self.judge_and_cut(&scan)?;
+        let note = self.hand_over(&scan);
+        let torn = self.judge_and_cut(&scan, note.is_some())?;
+        // Something is behind that end: it was cut off, and the log goes on as after any crash.
+        let note = note.filter(|_| torn.is_none());
         let mut found = Found {
             started,
             oldest,
@@ -174,21 +183,46 @@ impl Opening<'_> {
             // to be a single frame, or its own torn frames could not be told from damage.
             ends_in_mark: expect.group_ended
                 && scan.last_kind.is_some_and(|kind| kind != Kind::Record),
-            clean: clean && torn.is_none(),
+            clean: (clean || note.is_some()) && torn.is_none(),
             torn,
+            handed_over: note.is_some(),
             ..self.fresh(log_id)
         };
-        self.place(&mut found, scan, before, newest)?;
+        let named = note.map_or(0, |note| note.spare);
+        self.place(&mut found, scan, before, newest, named)?;
         Ok(found)
     }
 
-    /// Decides what takes the next group: the scanned segment, or one after it.
+    /// The note that the last user left, if it is about this end.
+    fn hand_over(&self, scan: &Scan) -> Option<HandOver> {
+        let at_end = scan.at_end?;
+        // Who hands over has a segment that takes the next group.
+        if scan.sealed() || scan.first_lsn.is_none() || !at_end.group_ended {
+            return None;
+        }
+        let end = HandOver {
+            log_id: scan.header.log_id,
+            segment: scan.header.number,
+            offset: scan.end,
+            group: at_end.group,
+            epoch: at_end.epoch,
+            next_lsn: at_end.lsn,
+            chain: scan.chain,
+            spare: 0,
+        };
+        let fits = |note: &HandOver| note.is_of(&end) || self.mutant.breaks(Rule::HandOverFits);
+        HandOver::find(self.fs, self.dir).filter(fits)
+    }
+
+    /// Decides what takes the next group: the scanned segment, or one after it. The prepared segment
+    /// `named` has its name, durably.
     fn place(
         &self,
         found: &mut Found,
         scan: Scan,
         before: Option<Scan>,
         newest: u64,
+        named: u64,
     ) -> Result<(), OpenError> {
         let number = scan.header.number;
         let mut spare_number = number + 1;
@@ -222,7 +256,7 @@ impl Opening<'_> {
                 self.remove(&path)?;
                 return self.fail("sync", self.dir, self.fs.sync_dir(self.dir));
             }
-            if !self.mutant.breaks(Rule::NameSpareAgain) {
+            if named != spare_number && !self.mutant.breaks(Rule::NameSpareAgain) {
                 // Its name may be in the cache only. If a sync of the folder failed when it was
                 // made, another sync would not write the name: it has to be given anew.
                 let temporary = place::temporary(&path);
@@ -293,8 +327,9 @@ impl Opening<'_> {
         scan.header.rewritten && !self.mutant.breaks(Rule::RewrittenIsWhole)
     }
 
-    /// Judges what follows the last whole batch; cuts it off if it is torn.
-    fn judge_and_cut(&self, scan: &Scan) -> Result<Option<TornTail>, OpenError> {
+    /// Judges what follows the last whole batch; cuts it off if it is torn. Writes the last group
+    /// again, unless it is known that its sync has returned.
+    fn judge_and_cut(&self, scan: &Scan, handed_over: bool) -> Result<Option<TornTail>, OpenError> {
         let path = segment::path(self.dir, scan.header.number);
         if !scan.sealed()
             && let Some(damage) = layout::cut_short(&scan.header, scan.file_bytes, scan.end)
@@ -336,6 +371,7 @@ impl Opening<'_> {
         };
         let torn = match torn {
             Some(torn) => Some(self.save_aside(scan, torn)?),
+            None if handed_over => return Ok(None),
             None => None,
         };
         self.fail("repair", &path, self.rewrite_tail(scan, torn.as_ref()))?;

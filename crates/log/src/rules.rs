@@ -42,12 +42,14 @@ pub enum Rule {
     /// A segment that was rewritten before this opening is written once more before anybody relies
     /// on what is missing from it. The sync of its name may have failed, or never come.
     NameRewrittenAgain,
+    /// A note that the log was handed over is believed only if it describes the end that was found.
+    HandOverFits,
 }
 
 #[cfg(feature = "mutants")]
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 15] = [
+    pub const ALL: [Rule; 16] = [
         Rule::SyncBeforeRename,
         Rule::SyncFolder,
         Rule::AcknowledgeAfterSync,
@@ -63,6 +65,7 @@ impl Rule {
         Rule::KeepEnding,
         Rule::RewrittenIsWhole,
         Rule::NameRewrittenAgain,
+        Rule::HandOverFits,
     ];
 }
 

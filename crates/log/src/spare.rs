@@ -72,6 +72,14 @@ impl Spare {
         }
     }
 
+    /// The number of the prepared segment, if there is one.
+    pub fn ready(&self) -> Option<u64> {
+        match &*lock(&self.state) {
+            State::Ready(number, _) => Some(*number),
+            _ => None,
+        }
+    }
+
     /// Starts preparing a segment, unless there is one already or work on it is under way.
     pub fn prepare_ahead(self: &Arc<Spare>, header: SegmentHeader) {
         let mut state = lock(&self.state);

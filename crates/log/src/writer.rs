@@ -12,7 +12,8 @@ use std::time::Instant;
 use crate::Lsn;
 use crate::error::IoFailure;
 use crate::frame::{self, Kind, LAST_OF_BATCH, PlaceSeed, Stamp};
-use crate::fs::FsFile;
+use crate::fs::{Fs, FsFile};
+use crate::handover::HandOver;
 use crate::marks::{Ending, Seal, Start};
 use crate::recovery::Found;
 use crate::rules::{Mutant, Rule};
@@ -57,6 +58,8 @@ pub(crate) struct Writer {
     oldest: u64,
     group: u64,
     epoch: u64,
+    /// The epoch of the last group.
+    written_epoch: u64,
     /// Something was written since the log was opened.
     used: bool,
     next_lsn: Lsn,
@@ -93,8 +96,9 @@ impl Writer {
             oldest: found.oldest,
             group: found.expect.group,
             epoch: found.expect.epoch + 1,
+            written_epoch: found.expect.epoch,
             // A log that was not closed wants to be, even if nothing more is written.
-            used: !found.clean,
+            used: !found.clean || found.handed_over,
             next_lsn: found.expect.lsn,
             times: SyncTimes::default(),
             scratch: Vec::new(),
@@ -167,6 +171,29 @@ impl Writer {
                 Err(fatal) => Err(fatal),
             },
         }
+    }
+
+    /// Leaves a note of where the log ends, for who opens it next. Whether that worked. Everything
+    /// that was written is synced.
+    pub fn hand_over(&self, fs: &dyn Fs) -> bool {
+        let Some(active) = &self.active else {
+            return false;
+        };
+        self.spare.settle();
+        if self.spare.failure().is_some() {
+            return false;
+        }
+        let note = HandOver {
+            log_id: self.log_id,
+            segment: active.number,
+            offset: active.offset,
+            group: self.group,
+            epoch: self.written_epoch,
+            next_lsn: self.next_lsn,
+            chain: active.chain,
+            spare: self.spare.ready().unwrap_or(0),
+        };
+        note.leave(fs, &self.dir).is_ok()
     }
 
     /// Seals the active segment, if it has any record. The next group opens a new one, for which
@@ -303,6 +330,7 @@ impl Writer {
         active.offset += frames.len() as u64;
         active.chain = chain;
         self.group += 1;
+        self.written_epoch = self.epoch;
         if sealing {
             // In the same sync as the seal. A crash may leave either without the other, which
             // recovery treats as a group that was not finished.

@@ -30,6 +30,8 @@ pub struct Summary {
     pub kills: u64,
     /// Openings that succeeded.
     pub recoveries: u64,
+    /// Those of a log that had been handed over.
+    pub hand_overs: u64,
     /// Torn tails that were cut off.
     pub torn_tails: u64,
     /// Logs that stopped for good because a write or a sync failed.
@@ -53,6 +55,7 @@ impl Total for Summary {
         self.power_cuts += other.power_cuts;
         self.kills += other.kills;
         self.recoveries += other.recoveries;
+        self.hand_overs += other.hand_overs;
         self.torn_tails += other.torn_tails;
         self.poisonings += other.poisonings;
         self.full_disks += other.full_disks;
@@ -239,14 +242,20 @@ impl World {
         self.model
             .check(recovery.first_lsn, &read, self.model.durable)
             .map_err(|e| format!("after recovery: {e}"))?;
+        let last_group = self.model.last_group;
         self.model.recovered(recovery.first_lsn, recovery.last_lsn);
+        if recovery.handed_over {
+            // No mark follows it: it goes on as if there had been one process.
+            self.model.last_group = last_group;
+            self.summary.hand_overs += 1;
+        }
         Ok(())
     }
 
     /// The process ends: by a power cut, a kill, or in good order.
     fn end_of_life(&mut self) -> Result<(), String> {
         if !self.disk.crashed() && self.rng.chance(300) {
-            self.close()?;
+            self.close_or_hand_over()?;
         }
         if self.disk.crashed() || self.rng.chance(500) {
             self.cut_power();

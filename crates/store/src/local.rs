@@ -80,7 +80,7 @@ struct Open(Arc<Inner>);
 impl Drop for Open {
     fn drop(&mut self) {
         // Who wants to know calls `close`.
-        drop(self.0.close());
+        drop(self.0.close(Ending::Close));
     }
 }
 
@@ -238,12 +238,33 @@ impl LocalStore {
     /// # Errors
     /// It is not known whether the last events are on disk.
     pub fn close(&self) -> Result<(), StoreError> {
-        self.inner.close()
+        self.inner.close(Ending::Close)
+    }
+
+    /// The same for a process that lets another one go on soon, and needs no sync for it: see
+    /// [`dalsegno_log::Log::hand_over`]. A snapshot is written only if the next opening would have
+    /// much to read.
+    ///
+    /// # Errors
+    /// As [`LocalStore::close`].
+    pub fn hand_over(&self) -> Result<(), StoreError> {
+        self.inner.close(Ending::HandOver)
     }
 }
 
+/// How a store is let go of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Close,
+    HandOver,
+}
+
+/// So many records behind the newest snapshot are read again at each opening of a store that is
+/// handed over. Reading one takes a microsecond, writing a snapshot some syncs.
+const HANDED_OVER_RECORDS: u64 = 2000;
+
 impl Inner {
-    fn close(&self) -> Result<(), StoreError> {
+    fn close(&self, ending: Ending) -> Result<(), StoreError> {
         // Who closes too waits, and is told the same.
         let _one_at_a_time = lock(&self.closing);
         self.keeper.stop();
@@ -261,13 +282,20 @@ impl Inner {
                     other => Ok(other?),
                 };
             }
-            core.applied > core.snapshot
+            let behind = core.applied.saturating_sub(core.snapshot);
+            match ending {
+                Ending::Close => behind > 0,
+                Ending::HandOver => behind > HANDED_OVER_RECORDS,
+            }
         };
         if dirty && log.wait_durable(log.last_lsn()).is_ok() {
             // Without it the next opening takes longer, and that is all.
             drop(self.snapshot(false));
         }
-        let closed = log.close();
+        let closed = match ending {
+            Ending::Close => log.close(),
+            Ending::HandOver => log.hand_over(),
+        };
         if let Err(dalsegno_log::SyncError::NoSpace(_)) = &closed {
             // It can be tried again when there is room.
             lock(&self.core).closed = false;

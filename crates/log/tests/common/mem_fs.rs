@@ -26,6 +26,7 @@ struct Inner {
     files: Mutex<BTreeMap<PathBuf, Content>>,
     locks: Mutex<BTreeSet<PathBuf>>,
     calls: AtomicU64,
+    syncs: AtomicU64,
     bytes_read: AtomicU64,
     open_files: AtomicU64,
     most_open_files: AtomicU64,
@@ -86,6 +87,11 @@ impl MemFs {
         self.0.calls.load(Ordering::Relaxed)
     }
 
+    /// Of files and of folders.
+    pub fn syncs(&self) -> u64 {
+        self.0.syncs.load(Ordering::Relaxed)
+    }
+
     pub fn bytes_read(&self) -> u64 {
         self.0.bytes_read.load(Ordering::Relaxed)
     }
@@ -119,6 +125,8 @@ impl MemFs {
 
 impl Fs for MemFs {
     fn create_dir(&self, _dir: &Path) -> io::Result<()> {
+        // Of the folder that its name is in.
+        self.0.syncs.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -173,6 +181,7 @@ impl Fs for MemFs {
     }
 
     fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
+        self.0.syncs.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -239,6 +248,7 @@ impl FsFile for MemFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.fs.0.syncs.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

@@ -21,7 +21,7 @@ impl World {
             self.rewrite()?;
         }
         if self.rng.chance(500) {
-            self.close()?;
+            self.close_or_hand_over()?;
         }
         self.disk.power_off_now();
         self.disk.reboot(&mut KeepAll);

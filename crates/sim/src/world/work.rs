@@ -27,7 +27,7 @@ impl World {
                 93..95 => self.read_segment()?,
                 95..97 => self.view()?,
                 97..99 => self.look_again()?,
-                _ => self.close()?,
+                _ => self.close_or_hand_over()?,
             };
             if matches!(after, After::Reopen) {
                 return Ok(());
@@ -336,16 +336,27 @@ impl World {
         }
     }
 
-    pub(super) fn close(&mut self) -> Result<After, String> {
+    pub(super) fn close_or_hand_over(&mut self) -> Result<After, String> {
+        let hands_over = self.rng.chance(500);
+        self.end(hands_over)
+    }
+
+    fn end(&mut self, hands_over: bool) -> Result<After, String> {
         let Some(log) = self.log.take() else {
             return Ok(After::Reopen);
         };
         let last = self.model.last();
-        match log.close() {
+        let ended = match hands_over {
+            true => log.hand_over(),
+            false => log.close(),
+        };
+        match ended {
             Ok(()) => {
                 self.model.acknowledged(last)?;
-                // A mark follows in a later group.
-                self.model.last_group = last + 1;
+                if !hands_over {
+                    // A mark follows in a later group.
+                    self.model.last_group = last + 1;
+                }
                 self.closed = true;
                 Ok(After::Reopen)
             }
