@@ -1,7 +1,8 @@
 //! Reading a log beside the process that writes it.
 //!
 //! A view takes no lock and changes nothing. It sees whole batches only, and shows a record only
-//! after having synced the file it stands in, so that no power cut can take back what was shown.
+//! after having synced the file it stands in, so that no power cut can take back what was shown;
+//! unless the writer has handed the log over at that end, and so knows that it is durable.
 //! (One exception is beyond a reader's power: if a sync of the writer's failed, the last group may
 //! be in the cache and not on the disk until the log is opened for writing again.)
 //!
@@ -16,6 +17,7 @@ use crate::cursor::{Cursor, Frame, Mark, Step};
 use crate::error::{Damage, IoFailure, OpenError, ReadError};
 use crate::frame::Kind;
 use crate::fs::{Fs, FsFile, OpenMode};
+use crate::handover::HandOver;
 use crate::layout::{self, BEFORE_THE_FIRST};
 use crate::options::Options;
 use crate::reader::{ATTEMPTS, Reader, Source, is_not_found, read_error};
@@ -219,12 +221,34 @@ impl LogView {
             }
         }
         if end.last_lsn > before || self.last_lsn() < end.last_lsn {
-            let synced = end.cursor.file().sync();
-            let path = segment::path(&self.source.dir, end.number);
-            synced.map_err(|e| IoFailure::new("sync", &path, e))?;
+            if !self.was_handed_over(end) {
+                let synced = end.cursor.file().sync();
+                let path = segment::path(&self.source.dir, end.number);
+                synced.map_err(|e| IoFailure::new("sync", &path, e))?;
+            }
             self.source.limit.store(end.last_lsn, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Whether the writer has said of this end that it is durable.
+    fn was_handed_over(&self, end: &End) -> bool {
+        let note = HandOver::find(self.source.fs.as_ref(), &self.source.dir);
+        let (Some(note), Some(expect)) = (note, end.cursor.expect()) else {
+            return false;
+        };
+        let found = HandOver {
+            log_id: self.source.log_id,
+            segment: end.number,
+            offset: end.cursor.offset(),
+            group: expect.group,
+            epoch: expect.epoch,
+            next_lsn: expect.lsn,
+            // Nothing else can have these numbers: a log never goes back behind such an end.
+            chain: note.chain,
+            spare: 0,
+        };
+        !end.sealed && expect.group_ended && note.is_of(&found)
     }
 
     /// Goes to the start of a segment; false if it is not there yet.

@@ -42,6 +42,9 @@ fn one_append_in_each_of_many_processes_costs_one_sync_each() {
         log.hand_over().unwrap();
     }
     assert_eq!(fs.syncs() - before, 20);
+    // Nor does looking cost one.
+    let view = options(&fs).open_read_only(dir).unwrap();
+    assert_eq!((view.last_lsn(), fs.syncs() - before), (20, 20));
     let log = options(&fs).open(dir).unwrap();
     let expected: Vec<_> = (0..20u64).map(|n| n.to_le_bytes().to_vec()).collect();
     assert_eq!(read(&log), expected);

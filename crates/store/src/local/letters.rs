@@ -91,6 +91,8 @@ impl Inner {
         let mut inbox = lock(&self.letters.inbox);
         let inbox = match &mut *inbox {
             Some(inbox) => inbox,
+            // Most of the time nobody has said anything, and a folder need not be made for that.
+            None if self.folder.list(&self.folder.mailbox())?.is_empty() => return Ok(()),
             none => {
                 let fs = Arc::clone(&self.folder.fs);
                 none.insert(Inbox::open(fs, &self.folder.mailbox())?)
