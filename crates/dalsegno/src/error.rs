@@ -139,6 +139,12 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// A step's name that cannot be one.
+    #[error("{0}")]
+    StepName(String),
+    /// The run does not go on here.
+    #[error("{0}")]
+    Stopped(String),
     /// There is no tokio runtime.
     #[error("there is no tokio runtime here: call this inside of one")]
     NoRuntime,

@@ -64,6 +64,7 @@ mod resource;
 mod rules;
 mod run;
 mod runtime;
+pub mod script;
 mod step;
 mod syncer;
 #[cfg(feature = "testkit")]

@@ -38,7 +38,7 @@ mod waits;
 
 pub(crate) use append::NotRecorded;
 pub use begin::{Begun, Doubt, Step, Ticket};
-pub(crate) use begin::{same_payload, shown, shown_new};
+pub(crate) use begin::{compare, same_payload, shown, shown_new};
 pub use finish::Done;
 pub(crate) use waits::{Active, Idle, Sight, Wait};
 

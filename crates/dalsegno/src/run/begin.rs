@@ -432,7 +432,7 @@ pub(crate) fn retry_timer(id: &StepId) -> String {
 }
 
 /// Whether a step is what is recorded; else both sides.
-fn compare(found: &StepRecord, step: &Step) -> Option<Attention> {
+pub(crate) fn compare(found: &StepRecord, step: &Step) -> Option<Attention> {
     let both = if found.kind != step.kind {
         let (then, now) = (found.kind.word(), step.kind.word());
         (json!({ "kind": then }), json!({ "kind": now }))
