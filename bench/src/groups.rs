@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use crate::Error;
 use crate::row::Row;
 
+mod cli;
 mod log;
 mod runs;
 pub mod store;
 
 /// All groups, in the order in which `--help` lists them.
-pub const GROUPS: &[Group] = &[log::GROUP, store::GROUP, runs::GROUP];
+pub const GROUPS: &[Group] = &[log::GROUP, store::GROUP, runs::GROUP, cli::GROUP];
 
 /// Rows about one part of the project.
 #[derive(Debug)]

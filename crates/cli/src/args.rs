@@ -14,27 +14,29 @@ use crate::exit;
 pub mod approve;
 pub mod cancel;
 pub mod completions;
-pub mod diff;
 pub mod demo;
-pub mod ls;
-pub mod order;
-pub mod resolve;
-pub mod show;
-pub mod signal;
-pub mod tail;
-pub mod why;
-#[cfg(feature = "top")]
-pub mod top;
+pub mod diff;
 pub mod doctor;
+pub mod duration;
+pub mod exec;
 pub mod export;
 pub mod fork;
 pub mod gc;
 pub mod import;
 pub mod ls;
+pub mod order;
 pub mod recover;
 pub mod repair;
+pub mod resolve;
+pub mod show;
+pub mod signal;
 pub mod snapshot;
+pub mod step;
+pub mod tail;
+#[cfg(feature = "top")]
+pub mod top;
 pub mod verify;
+pub mod why;
 
 /// Headings in bold instead of underlined: a terminal is no typewriter.
 const STYLES: Styles = Styles::styled()
@@ -94,18 +96,19 @@ pub enum Command {
     Show(show::Show),
     Tail(tail::Tail),
     Why(why::Why),
-    Diff(diff::Diff),
+    #[cfg(feature = "top")]
+    Top(top::Top),
     Approve(approve::Approve),
     Deny(approve::Deny),
     Resolve(resolve::Resolve),
     Signal(signal::Signal),
     Cancel(cancel::Cancel),
-    Completions(completions::Completions),
-    Man(completions::Man),
-    #[cfg(feature = "top")]
-    Top(top::Top),
-    Recover(recover::Recover),
+    Step(step::StepArgs),
+    End(step::End),
+    Exec(exec::Exec),
+    Diff(diff::Diff),
     Fork(fork::Fork),
+    Recover(recover::Recover),
     Doctor(doctor::Doctor),
     Verify(verify::Verify),
     Repair(repair::Repair),
@@ -113,6 +116,8 @@ pub enum Command {
     Import(import::Import),
     Snapshot(snapshot::Snapshot),
     Gc(gc::Gc),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 /// What was asked for.

@@ -7,28 +7,30 @@ use crate::output::Out;
 mod approve;
 mod cancel;
 mod completions;
-mod diff;
 mod demo;
-mod ls;
-mod man;
-mod order;
-mod resolve;
-mod show;
-mod signal;
-mod tail;
-mod why;
-#[cfg(feature = "top")]
-mod top;
+mod diff;
 mod doctor;
+mod end;
+mod exec;
 mod export;
 mod fork;
 mod gc;
 mod import;
 mod ls;
+mod man;
+mod order;
 mod recover;
 mod repair;
+mod resolve;
+mod show;
+mod signal;
 mod snapshot;
+mod step;
+mod tail;
+#[cfg(feature = "top")]
+mod top;
 mod verify;
+mod why;
 
 /// Does what was asked.
 ///
@@ -61,5 +63,8 @@ pub fn run(cli: Cli, out: &mut Out) -> Result<Exit> {
         Command::Import(args) => import::run(&args, global, out),
         Command::Snapshot(args) => snapshot::run(&args, global, out),
         Command::Gc(args) => gc::run(&args, global, out),
+        Command::Step(args) => step::run(&args, global, out),
+        Command::End(args) => end::run(&args, global, out),
+        Command::Exec(args) => exec::run(&args, global, out),
     }
 }

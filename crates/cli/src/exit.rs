@@ -8,6 +8,7 @@
 //! | 3 | a person is needed |
 //! | 4 | something on disk is damaged |
 //! | 130 | stopped by Ctrl-C or another signal before it was done |
+//! | any | of `step` and `exec`: that of the command; 124 to 127 as `timeout` and `env` have them |
 //!
 //! Invariant: which error has which code is decided here and nowhere else. An error is `error: what
 //! happened, where` and `hint: what to do next`, never a stack trace.
@@ -29,23 +30,33 @@ use crate::output::{Out, json};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Done.
-    Done = 0,
+    Done,
     /// Failed.
-    Failed = 1,
+    Failed,
     /// Used wrongly.
-    Usage = 2,
+    Usage,
     /// A person is needed.
-    NeedsPerson = 3,
+    NeedsPerson,
     /// Something on disk is damaged.
-    Damaged = 4,
+    Damaged,
     /// Stopped by a signal, as shells say it of Ctrl-C.
-    Interrupted = 130,
+    Interrupted,
+    /// With the code of a command that was run, or one that says why there is none.
+    Command(u8),
 }
 
 impl Exit {
     /// The number that the shell sees.
     pub fn code(self) -> u8 {
-        self as u8
+        match self {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::NeedsPerson => 3,
+            Exit::Damaged => 4,
+            Exit::Interrupted => 130,
+            Exit::Command(code) => code,
+        }
     }
 }
 
@@ -130,7 +141,7 @@ impl From<dalsegno::Error> for Error {
         let what = shown(&error.to_string());
         match error {
             dalsegno::Error::Store(error) => error.into(),
-            dalsegno::Error::Name(_) => Error::usage(what),
+            dalsegno::Error::Name(_) | dalsegno::Error::StepName(_) => Error::usage(what),
             dalsegno::Error::RunNotFound(_) => {
                 Error::failed(what).hint("`dalsegno ls` lists the runs")
             }

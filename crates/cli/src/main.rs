@@ -1,8 +1,5 @@
 //! The command `dalsegno`: parses what was asked, does it, and ends with a code that scripts can rely on.
 
-// The layers below are whole, also where no command needs all of them.
-#![allow(dead_code)]
-
 mod args;
 mod asks;
 mod commands;
@@ -12,7 +9,9 @@ mod interrupt;
 mod open;
 mod output;
 mod place;
+mod process;
 mod progress;
+mod run_lock;
 mod runtime;
 mod shadow;
 

@@ -5,12 +5,14 @@
 //! | look, beside whoever owns it, without a lock | [`reader`] |
 //! | say something to its runs | [`remote`] |
 //! | change it as its owner | [`owner`] |
+//! | the same for a moment, when whoever owns it lets go | [`owner_within`] |
 //! | know who owns it | [`owner_now`] |
 //!
 //! Invariant: none of these makes a store where there is none, and looking changes nothing on disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dalsegno::Remote;
 use dalsegno_log::OpenError;
@@ -19,6 +21,9 @@ use dalsegno_store::{LocalStore, Options, StoreError};
 use crate::args::Global;
 use crate::exit::{Error, Result};
 use crate::output::text::shown;
+
+/// How often it is looked again whether a store is free.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Opens the store for reading.
 ///
@@ -31,6 +36,18 @@ pub fn reader(global: &Global) -> Result<LocalStore> {
     // commands do.
     std::mem::forget(store.clone());
     Ok(store)
+}
+
+/// The same; `None` if there is none, or its owner has only begun to make it.
+///
+/// # Errors
+/// It cannot be read.
+pub fn reader_if_made(global: &Global) -> Result<Option<LocalStore>> {
+    match Options::new().existing_only().open_read_only(&global.store) {
+        Err(StoreError::Open(OpenError::Missing { .. })) => Ok(None),
+        Err(StoreError::Io(ref failure)) if is_missing(&failure.error) => Ok(None),
+        opened => opened.map(Some).map_err(|e| not_opened(&global.store, e)),
+    }
 }
 
 /// Opens the store for saying something to its runs. Inside of [`crate::runtime::block_on`].
@@ -58,6 +75,42 @@ pub fn owner_with(global: &Global, options: Options) -> Result<LocalStore> {
     opened.map_err(|e| not_opened(&global.store, e))
 }
 
+/// The same, made if there is none and `create` says so; waits for an owner that is about to let go.
+///
+/// # Errors
+/// As [`owner`].
+pub async fn owner_within(
+    global: &Global,
+    options: Options,
+    create: bool,
+    wait: Duration,
+) -> Result<LocalStore> {
+    let options = match create {
+        true => options,
+        false => options.existing_only(),
+    };
+    let until = Instant::now() + wait;
+    loop {
+        match options.open(&global.store) {
+            Err(StoreError::Open(OpenError::Locked { .. })) if Instant::now() < until => {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            // Somebody else makes one at the same moment, and was faster.
+            Err(StoreError::Io(ref failure))
+                if create && is_missing(&failure.error) && Instant::now() < until =>
+            {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            opened => return opened.map_err(|e| not_opened(&global.store, e)),
+        }
+    }
+}
+
+/// The folder, for a process that may go to another one.
+pub fn absolute(global: &Global) -> PathBuf {
+    std::path::absolute(&global.store).unwrap_or_else(|_| global.store.clone())
+}
+
 /// Who owns the store now, as in `process 4711`; `None` if nobody does. The lock is the kernel's,
 /// so an owner that was killed is none.
 pub fn owner_now(global: &Global) -> Option<String> {
@@ -71,13 +124,25 @@ pub fn not_opened(dir: &Path, error: StoreError) -> Error {
         StoreError::Open(OpenError::Missing { .. }) => no_store(dir, "there is none"),
         StoreError::NotAStore { ref why, .. } => no_store(dir, why),
         StoreError::Open(OpenError::Locked { ref owner, .. }) => Error::failed(format!(
-            "the store {} is in use by {owner}",
-            shown(&dir.display().to_string())
+            "the store {} is in use by {}",
+            shown(&dir.display().to_string()),
+            with_program(owner)
         ))
         .hint(
             "stop that process first, or use a command that works beside it (ls, show, approve, …)",
         ),
         other => other.into(),
+    }
+}
+
+/// As in `process 4711 (my-agent)`.
+fn with_program(owner: &str) -> String {
+    let pid = owner.strip_prefix("process ").unwrap_or_default();
+    let is_pid = !pid.is_empty() && pid.bytes().all(|digit| digit.is_ascii_digit());
+    let program = is_pid.then(|| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
+    match program.flatten() {
+        Some(program) => format!("{} ({})", shown(owner), shown(program.trim())),
+        None => shown(owner),
     }
 }
 

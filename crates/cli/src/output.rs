@@ -61,11 +61,6 @@ impl Out {
         self.color_errors
     }
 
-    /// The terminal's width in columns; `None` if the output goes elsewhere, and is never cut.
-    pub fn width(&self) -> Option<usize> {
-        self.width
-    }
-
     /// A text in a style, if colour is wanted.
     pub fn paint(&self, style: Style, text: &str) -> String {
         style.paint(text, self.color)

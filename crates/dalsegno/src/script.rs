@@ -27,8 +27,9 @@ use crate::effect::{Durability, Effect};
 use crate::error::Error;
 use crate::failure::{Certainty, Failure, FailureKind};
 use crate::journal::{self, Journal, Outcome, StepRecord, Verdict, bytes_of};
+use crate::ledger::Ledger;
 use crate::record;
-use crate::run::{self, Begun, Run, Settings, Step, Stopped};
+use crate::run::{self, Around, Begun, Run, Settings, Step, Stopped};
 use crate::runtime::{Runtime, Tokio};
 use crate::step::{Occurrences, StepId, StepKind, check_name};
 use crate::syncer::Syncer;
@@ -318,18 +319,19 @@ async fn begin(
         durability: Durability::Strict,
         ..Settings::default()
     };
-    let syncer = Syncer::new(Arc::clone(store), Arc::clone(&runtime), None);
-    let run = Run::new(
-        id.clone(),
-        Arc::clone(store),
+    let around = Around {
+        store: Arc::clone(store),
+        syncer: Syncer::new(Arc::clone(store), Arc::clone(&runtime), None),
+        ledger: Ledger::new(Arc::clone(store)),
         runtime,
-        settings,
-        Some(token),
-        syncer,
-        journal,
-    );
-    // A script comes to its steps one process at a time: there is nothing to wait for.
-    run.state().journal.remaining = 0;
+    };
+    let run = Run::new(id.clone(), around, settings, Some(token), journal);
+    {
+        // A script comes to its steps one process at a time: there is nothing to wait for.
+        let journal = &mut run.state().journal;
+        journal.remaining = 0;
+        (journal.unseen, journal.order) = Default::default();
+    }
     let run = Arc::new(run);
     let input = step.input.as_ref().map(run::shown_new).unwrap_or_default();
     let effect = step.effect;

@@ -81,11 +81,6 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// As text, in at most so many columns if there is a limit.
     pub fn render(&self, width: Option<usize>, color: bool) -> String {
         let widths = self.widths(width);

@@ -134,7 +134,7 @@ impl Process {
         let stderr = self.0.stderr.take();
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(|line| line.ok()) {
-                drop(heard.send(News::Line(worker, line)));
+                drop(heard.send(News::Line(line)));
             }
             let mut error = String::new();
             if let Some(mut stderr) = stderr {
@@ -156,7 +156,7 @@ impl Drop for Process {
 /// What is heard of a worker.
 #[derive(Debug)]
 pub enum News {
-    Line(u32, String),
+    Line(String),
     /// It closed its output, and said this on its error output.
     Ended(u32, String),
     /// The world has had as many requests as it was to be told of.

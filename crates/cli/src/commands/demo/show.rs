@@ -154,7 +154,7 @@ impl<'a> Show<'a> {
                     kill_at = None;
                 }
                 news = self.news.recv() => match news {
-                    Some(News::Line(_, line)) if line == "open" => {
+                    Some(News::Line(line)) if line == "open" => {
                         if self.watch.is_none() {
                             self.watch = Some(Watch::open(&self.scene.store())?);
                         }
@@ -162,7 +162,7 @@ impl<'a> Show<'a> {
                             kill_at = Some(Instant::now() + time);
                         }
                     }
-                    Some(News::Line(_, line)) => self.note_result(&line)?,
+                    Some(News::Line(line)) => self.note_result(&line)?,
                     Some(News::Requests(of)) => if let (Plan::AfterRequests(_, time), true) = (plan, of == number) {
                         kill_at = Some(Instant::now() + time);
                     },

@@ -1,0 +1,56 @@
+//! `dalsegno end`: the run of a script has no end of its own.
+
+use dalsegno::Failure;
+use dalsegno::script;
+use dalsegno_store::NewPayload;
+use serde::Serialize;
+
+use super::step::{AGENT, with_store, worker};
+use crate::args::Global;
+use crate::args::step::End;
+use crate::exit::{Exit, Result};
+use crate::output::Out;
+use crate::run_lock::RunLock;
+use crate::{open, runtime};
+
+/// `dalsegno.end/1`
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    run: &'a str,
+    status: String,
+}
+
+/// Ends a run.
+///
+/// # Errors
+/// There is none, it has ended otherwise, or the store does not work.
+pub fn run(args: &End, global: &Global, out: &mut Out) -> Result<Exit> {
+    // Says what is wrong if there is no store; nothing is made.
+    drop(open::reader(global)?);
+    let status = runtime::block_on(async {
+        let what = "to end it";
+        let lock = RunLock::take(&global.store, &args.run, what, args.wait).await?;
+        let result = match &args.fail {
+            Some(why) => Err(Failure::terminal(why)),
+            None => {
+                let text = args.result.as_ref();
+                Ok(text.map(|text| NewPayload::json(serde_json::json!(text).to_string())))
+            }
+        };
+        let ended = with_store(global, false, args.wait, async |store| {
+            script::end(store, &args.run, AGENT, &worker(), result).await
+        });
+        let ended = ended.await;
+        lock.release();
+        ended
+    })?;
+    if out.is_json() {
+        out.json(&Document {
+            schema: "dalsegno.end/1",
+            run: &args.run,
+            status: status.to_string(),
+        })?;
+    }
+    Ok(Exit::Done)
+}
