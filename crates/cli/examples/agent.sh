@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Has a model write a report in five parts and mails it, once. Kill it as often as you like
-# (Ctrl-C, kill -9, power) and run it again: no part is asked for twice, no mail is sent twice.
+# (kill -9, a power cut) and run it again: no answer is asked for again, no mail is sent twice.
 set -euo pipefail
 export DALSEGNO_RUN="report on ${1:-whales}"
 step() { dalsegno step --name "$@"; }

@@ -78,10 +78,8 @@ impl Log {
 
     pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Log, OpenError> {
         let fs = options.fs.as_ref();
-        let make = || {
-            let made = fs.create_dir(dir);
-            made.map_err(|e| IoFailure::new("make the folder", dir, e))
-        };
+        let failed = |e| IoFailure::new("make the folder", dir, e);
+        let make = || fs.create_dir(dir).map_err(failed);
         // Who left a note had the folder made, durably.
         let noted = HandOver::find(fs, dir).is_some();
         if !noted {
@@ -503,9 +501,9 @@ impl Log {
         self.handle.close(OnFullDisk::StayOpen, Ending::Close)
     }
 
-    /// The same for a process that lets another one go on soon: makes everything durable and lets go
-    /// of the folder, and neither this nor the next opening needs a sync for it. Instead of a mark in
-    /// the log there is a note beside it; if a crash takes that, the next opening recovers as usual.
+    /// The same for a process that lets another one go on soon: neither this nor the next opening
+    /// needs a sync for it. Instead of a mark in the log there is a note beside it; if a crash takes
+    /// that, the next opening recovers as usual.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-ho-{}", std::process::id()));

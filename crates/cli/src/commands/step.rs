@@ -153,7 +153,9 @@ impl StepRun<'_> {
             if let Some(store) = store
                 && let Some(known) = script::look(&store, &ask).await?
             {
-                lock.map(RunLock::release);
+                if let Some(lock) = lock {
+                    lock.release();
+                }
                 return self.known(known).map(Exit::Command);
             }
         }

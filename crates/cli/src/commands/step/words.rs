@@ -47,8 +47,8 @@ pub fn needs_person(run: &str, attention: &Attention) -> Error {
     let step = attention.step.as_ref().map(|step| quoted(step.as_str()));
     error.hint(match (attention.kind, step) {
         (AttentionKind::InDoubt, Some(step)) => format!(
-            "one of\n  dalsegno resolve {run} {step} --happened --result 'what it printed'\n  \
-             dalsegno resolve {run} {step} --not-happened\n  dalsegno resolve {run} {step} --fail\n\
+            "one of\n  dalsegno resolve {run} {step} --happened --result '\"what it printed\"'\n  \
+             dalsegno resolve {run} {step} --did-not-happen\n  dalsegno resolve {run} {step} --fail\n\
              and then run the script again"
         ),
         _ => format!("`dalsegno why {run}` says what to do"),
