@@ -160,9 +160,13 @@ fn a_fork_is_recorded_and_the_program_starts_it() {
             .unwrap();
         let run = app.find("the other way 🐋").await.unwrap();
         let text: String = run.result().await.unwrap();
-        assert_eq!(text, "on other things");
+        assert_eq!(text, "approved: true");
         app.close().await.unwrap();
     });
+    let shown = dalsegno(dir.path(), ["show", "the other way 🐋", "--json"]);
+    let steps = shown.ok().json()["steps"].clone();
+    assert_eq!(steps[0]["step"], "write#1");
+    assert_eq!(steps[0]["result"]["value"], "on other things");
     dalsegno(dir.path(), ["verify"]).ok();
 }
 

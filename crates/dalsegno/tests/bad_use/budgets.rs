@@ -315,7 +315,7 @@ fn flaky(outside: &Outside) -> Builder {
         "flaky",
         outside,
         |ctx, outside, _| async move {
-            let retry = dalsegno::Retry::times(3);
+            let retry = Retry::times(3);
             let ask = |ctx: &Ctx| {
                 let outside = outside.clone();
                 ctx.model("ask").retry(retry).call(move |call| {
@@ -325,7 +325,7 @@ fn flaky(outside: &Outside) -> Builder {
                         call.tokens(6, 4);
                         match call.attempt() {
                             3 => Ok(()),
-                            _ => Err(dalsegno::Failure::new("overloaded")),
+                            _ => Err(Failure::new("overloaded")),
                         }
                     }
                 })
