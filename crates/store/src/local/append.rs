@@ -35,8 +35,8 @@ struct Prepared {
     payloads: Vec<[Option<Payload>; 2]>,
     /// What is not stored yet, children first.
     pieces: Vec<Piece>,
-    /// `State::pieces_from` when the pieces were looked up.
-    pieces_from: u64,
+    /// `State::pieces_from` when the pieces were looked up, if any were.
+    pieces_from: Option<u64>,
 }
 
 impl Inner {
@@ -68,7 +68,7 @@ impl Inner {
         let prepared = Prepared {
             payloads: Vec::new(),
             pieces: Vec::new(),
-            pieces_from: core.state.pieces_from,
+            pieces_from: None,
         };
         let appended = self.commit(&mut core, &mut batch, prepared)?;
         drop(core);
@@ -87,13 +87,15 @@ impl Inner {
             let prepared = self.prepare(&batch)?;
             let mut core = lock(&self.core);
             // Retention may have begun to remove pieces that were found a moment ago.
-            if core.state.pieces_from != prepared.pieces_from {
+            let pieces_from = core.state.pieces_from;
+            if prepared.pieces_from.is_some_and(|then| then != pieces_from) {
                 continue;
             }
             let appended = self.commit(&mut core, &mut batch, prepared)?;
+            let written = core.written;
             drop(core);
             self.watch.reached(appended.position);
-            self.keeper.appended(self);
+            self.keeper.appended(self, written);
             return Ok(appended);
         }
     }
@@ -119,20 +121,27 @@ impl Inner {
 
     /// Cuts large payloads into pieces, and finds out which are new.
     fn prepare(&self, batch: &[Append]) -> Result<Prepared, StoreError> {
-        let (pieces_from, closed) = {
-            let core = lock(&self.core);
-            (core.state.pieces_from, core.closed)
+        let events = || batch.iter().flat_map(|append| &append.events);
+        let is_large = |payload: &NewPayload| payload.bytes.len() > INLINE_LIMIT_BYTES;
+        let mut payloads = events().flat_map(|event| event.input.iter().chain(&event.output));
+        let pieces_from = match payloads.any(is_large) {
+            true => {
+                let core = lock(&self.core);
+                if core.closed {
+                    return Err(StoreError::Closed);
+                }
+                Some(core.state.pieces_from)
+            }
+            // Everybody who appends needs that lock: it is asked for once if once is enough.
+            false => None,
         };
-        if closed {
-            return Err(StoreError::Closed);
-        }
         let mut prepared = Prepared {
             payloads: Vec::new(),
             pieces: Vec::new(),
             pieces_from,
         };
         let mut new = std::collections::HashSet::new();
-        for event in batch.iter().flat_map(|append| &append.events) {
+        for event in events() {
             let mut store = |payload: &Option<NewPayload>| {
                 payload
                     .as_ref()
@@ -149,14 +158,15 @@ impl Inner {
         payload: &NewPayload,
         pieces: &mut Vec<Piece>,
         new: &mut std::collections::HashSet<Hash>,
-        pieces_from: u64,
+        pieces_from: Option<u64>,
     ) -> Payload {
         let body = if payload.bytes.len() <= INLINE_LIMIT_BYTES {
             Body::Inline(payload.bytes.clone())
         } else {
             // An index that fails here is no harm: what is not found is stored again.
             let known = |hash: &Hash| {
-                new.contains(hash) || self.is_stored(hash, pieces_from).unwrap_or(false)
+                let is_stored = |from| self.is_stored(hash, from).unwrap_or(false);
+                new.contains(hash) || pieces_from.is_some_and(is_stored)
             };
             let split = payload::split(&payload.bytes, known);
             new.extend(split.pieces.iter().map(|piece| piece.hash));

@@ -98,9 +98,8 @@ impl Keeper {
         }
     }
 
-    /// Something was appended.
-    pub fn appended(&self, inner: &Inner) {
-        let written = lock(&inner.core).written;
+    /// Something was appended; so many bytes by now.
+    pub fn appended(&self, inner: &Inner, written: u64) {
         let step = (inner.options.segment_bytes / 16).min(inner.options.snapshot_bytes / 4);
         let looked_at = self.looked_at.load(Ordering::Relaxed);
         if written.saturating_sub(looked_at) < step.max(1) {

@@ -89,6 +89,13 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let log = self.disk.log()?;
         let mut inbox = lock(&self.letters.inbox);
+        let applied = {
+            let core = lock(&self.core);
+            if core.closed {
+                return Err(StoreError::Closed);
+            }
+            core.applied
+        };
         let inbox = match &mut *inbox {
             Some(inbox) => inbox,
             // Most of the time nobody has said anything, and a folder need not be made for that.
@@ -97,13 +104,6 @@ impl Inner {
                 let fs = Arc::clone(&self.folder.fs);
                 none.insert(Inbox::open(fs, &self.folder.mailbox())?)
             }
-        };
-        let applied = {
-            let core = lock(&self.core);
-            if core.closed {
-                return Err(StoreError::Closed);
-            }
-            core.applied
         };
         // Who looks often must not pay for a sync each time.
         if inbox.is_empty()? {

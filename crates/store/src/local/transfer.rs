@@ -424,9 +424,10 @@ impl Inner {
             Some(head) => Some(head),
             None => self.ended(&core, &want.to)?.map(|ended| ended.head),
         };
+        let written = core.written;
         drop(core);
         self.watch.reached(position);
-        self.keeper.appended(self);
+        self.keeper.appended(self, written);
         head.ok_or_else(|| StoreError::damaged(want.to.to_string(), "what was imported", "nothing"))
     }
 }
