@@ -95,6 +95,29 @@ fn beside_a_program_that_owns_the_store() {
 }
 
 #[test]
+fn who_waits_for_the_store_can_be_told_to_end() {
+    use std::os::unix::process::ExitStatusExt;
+
+    let scripts = Scripts::new();
+    scripts.step("r", "a", &[], "true").ok();
+    common::block_on(async {
+        let app = common::stores::app(&scripts.store()).await;
+        let mut command = scripts.step_command("r", "b", &["--wait", "20s"], "true");
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        // It has the run, and waits for the store.
+        let locks = scripts.store().join("locks");
+        wait_until(|| std::fs::read_dir(&locks).unwrap().count() == 1);
+        // Nothing outside shows that it has come to that; too early a signal would end it as well.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let pid = Pid::from_raw(child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(15));
+        app.close().await.unwrap();
+    });
+    scripts.step("r", "b", &[], "true").ok();
+}
+
+#[test]
 fn output_comes_live_and_may_be_left_unread() {
     let scripts = Scripts::new();
     let script = "echo first; while ! test -e \"$LEDGER.go\"; do sleep 0.01; done; echo second; \

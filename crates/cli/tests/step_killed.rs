@@ -83,12 +83,12 @@ fn a_once_step_is_not_done_again_and_a_person_says_what_became_of_it() {
 #[test]
 fn a_probe_is_asked_under_the_same_key() {
     let scripts = Scripts::new();
-    let keyed = "echo $DALSEGNO_IDEMPOTENCY_KEY > \"$LEDGER.key\"; exec sleep 1000";
+    let keyed = "echo $DALSEGNO_IDEMPOTENCY_KEY > \"$LEDGER.$DALSEGNO_RUN\"; exec sleep 1000";
     let script = format!("echo 'pay begun' >> \"$LEDGER\"; {keyed}");
     for (run, probe, code, out) in [
         (
             "yes",
-            "test $DALSEGNO_IDEMPOTENCY_KEY = $(cat $LEDGER.key) && echo receipt 7",
+            "test $DALSEGNO_IDEMPOTENCY_KEY = $(cat $LEDGER.yes) && echo receipt 7",
             0,
             "receipt 7\n",
         ),
@@ -96,7 +96,10 @@ fn a_probe_is_asked_under_the_same_key() {
         ("broken", "/nowhere/tool", 3, ""),
         ("silent", "kill -9 $$", 3, ""),
     ] {
-        kill(scripts.started(run, "pay", &["--probe", probe], keyed));
+        let child = scripts.started(run, "pay", &["--probe", probe], keyed);
+        let key = scripts.dir.join(&format!("ledger.{run}"));
+        wait_until(|| std::fs::read_to_string(&key).is_ok_and(|key| key.ends_with('\n')));
+        kill(child);
         let ran = scripts
             .step(run, "pay", &["--probe", probe], &script)
             .ends(code);

@@ -170,17 +170,23 @@ impl StepRun<'_> {
 
     /// With the lock of the run.
     async fn under(&mut self, lock: &RunLock, ask: &Ask<'_>) -> Result<u8> {
-        let mut signals = Signals::take_over()?;
+        let mut taken_over = None;
         let mut left = self.args.retry;
         let mut pause = RETRY_WAIT.0;
         loop {
-            let asked = self
-                .with_store(async |store| script::ask(store, ask).await)
+            let (asked, listening) = self
+                .with_store(async |store| {
+                    // Who waits for the store can be told to end; who has recorded an intent has
+                    // to record what became of it.
+                    let listening = taken_over.take().map_or_else(Signals::take_over, Ok);
+                    Ok((script::ask(store, ask).await?, listening))
+                })
                 .await?;
+            let signals = taken_over.insert(listening?);
             let permit = match asked {
                 Asked::Execute(permit) => permit,
                 Asked::InDoubt(permit, why) => {
-                    match self.settle(permit, &why, lock, &mut signals, true).await? {
+                    match self.settle(permit, &why, lock, signals, true).await? {
                         Settled::Happened => return Ok(0),
                         Settled::NotDone(Some(permit)) => permit,
                         Settled::NotDone(None) => continue,
@@ -188,7 +194,7 @@ impl StepRun<'_> {
                 }
                 known => return self.known(known),
             };
-            let code = match self.execute(permit, lock, &mut signals).await? {
+            let code = match self.execute(permit, lock, signals).await? {
                 Next::Again(code) if left > 0 => code,
                 Next::End(code) | Next::Again(code) => return Ok(code),
             };
