@@ -25,5 +25,6 @@ pub fn in_doubt(journal: &Journal) -> Vec<&StepId> {
 /// Whether only a person can move it on.
 pub fn needs_person(journal: &Journal, now_us: u64) -> bool {
     let goes_on = !journal.status.is_final();
-    goes_on && (journal.attention.is_some() || !approvals(journal, now_us).is_empty())
+    let attention = journal.attention.is_some() && !journal.is_answered();
+    goes_on && (attention || !approvals(journal, now_us).is_empty())
 }

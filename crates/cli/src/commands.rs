@@ -25,7 +25,7 @@ mod resolve;
 mod show;
 mod signal;
 mod snapshot;
-mod step;
+pub mod step;
 mod tail;
 #[cfg(feature = "top")]
 mod top;

@@ -6,6 +6,7 @@ mod commands;
 mod exit;
 mod find;
 mod interrupt;
+mod left_behind;
 mod open;
 mod output;
 mod place;

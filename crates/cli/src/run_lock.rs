@@ -58,6 +58,24 @@ impl RunLock {
         }
     }
 
+    /// Who works on a run, without taking anything or making a file: `None` if nobody does.
+    ///
+    /// # Errors
+    /// The file may not be read.
+    pub fn holder(store: &Path, run: &str) -> std::io::Result<Option<String>> {
+        let mut file = match File::open(file_of(store, run)) {
+            Ok(file) => file,
+            // It went with an orderly end.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => Ok(Some(text_of(&mut file))),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+
     /// For the commands that work under it.
     pub fn file(&self) -> &File {
         &self.file
@@ -80,7 +98,19 @@ fn path_of(store: &Path, run: &str) -> Result<PathBuf> {
             made => made.map_err(|e| failed("make", &folder, &e))?,
         }
     }
-    Ok(folder.join(format!("{}.run", Hash::of(run.as_bytes()))))
+    Ok(file_of(store, run))
+}
+
+fn file_of(store: &Path, run: &str) -> PathBuf {
+    let name = format!("{}.run", Hash::of(run.as_bytes()));
+    store.join(FOLDER).join(name)
+}
+
+/// What it was taken for, in words. They are for people only.
+fn text_of(file: &mut File) -> String {
+    let mut by = String::new();
+    drop(file.take(400).read_to_string(&mut by));
+    by
 }
 
 enum Taken {
@@ -98,12 +128,7 @@ fn try_take(path: &Path, what: &str) -> std::io::Result<Taken> {
         .open(path)?;
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut by = String::new();
-            // The text is for people only.
-            drop(Read::by_ref(&mut file).take(400).read_to_string(&mut by));
-            return Ok(Taken::Held(by));
-        }
+        Err(TryLockError::WouldBlock) => return Ok(Taken::Held(text_of(&mut file))),
         Err(TryLockError::Error(e)) => return Err(e),
     }
     // It may have been removed by who had it, between our opening and locking it.

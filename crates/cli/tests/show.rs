@@ -141,7 +141,7 @@ fn what_a_kill_left_behind_and_what_recovery_saved() {
     let text = dalsegno(dir.path(), ["show", "hang"]).ends(3).stdout;
     for word in [
         "needs a person",
-        "2, 1 of them after a crash",
+        "taken up twice, once after a crash",
         "replayed",
         "not paid again",
     ] {

@@ -42,6 +42,9 @@ pub(crate) use begin::{compare, same_payload, shown, shown_new};
 pub use finish::Done;
 pub(crate) use waits::{Active, Idle, Sight, Wait};
 
+/// Why nobody knows whether a step of a process that is gone has happened.
+pub(crate) const PROCESS_ENDED: &str = "the process ended while it was under way";
+
 /// Why a run does not go on here.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

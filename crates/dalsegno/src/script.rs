@@ -20,19 +20,23 @@ use std::sync::Arc;
 use dalsegno_store::{
     Append, Fields, Kind, NewEvent, NewPayload, Payload, Status, Store, StoreError, StreamId,
 };
-use serde_json::json;
 
-use crate::attention::{Attention, AttentionKind};
+use crate::attention::Attention;
 use crate::effect::{Durability, Effect};
 use crate::error::Error;
-use crate::failure::{Certainty, Failure, FailureKind};
-use crate::journal::{self, Journal, Outcome, StepRecord, Verdict, bytes_of};
+use crate::failure::Failure;
+use crate::journal::{self, Journal, Outcome, StepRecord, bytes_of};
 use crate::ledger::Ledger;
 use crate::record;
 use crate::run::{self, Around, Begun, Run, Settings, Step, Stopped};
 use crate::runtime::{Runtime, Tokio};
 use crate::step::{Occurrences, StepId, StepKind, check_name};
 use crate::syncer::Syncer;
+
+mod permit;
+
+pub use permit::Permit;
+use permit::{A_PERSON, NEXT_STEP, let_go};
 
 /// How long a lease is said to be held. It ends with the process that owns the store.
 const LEASE_US: u64 = 60_000_000;
@@ -95,20 +99,6 @@ pub enum Ended {
     Failed(Failure),
 }
 
-/// The right to execute a step of a script, once, over any number of openings of the store.
-#[derive(Clone, Debug)]
-#[must_use = "a step that is not finished is in doubt"]
-pub struct Permit {
-    run: StreamId,
-    step: StepId,
-    effect: Effect,
-    attempt: u64,
-    key: String,
-    token: u64,
-    input: String,
-    begun_us: u64,
-}
-
 /// Whether the names can be names.
 ///
 /// # Errors
@@ -145,6 +135,9 @@ pub async fn ask(store: &Arc<dyn Store>, ask: &Ask<'_>) -> Result<Asked, Error> 
     }
     let journal = load(&**store, &id, ask.agent).await?;
     if let Some(known) = recorded(&**store, &id, &journal, &step).await? {
+        if journal.status == Status::Checkpointed && journal.is_answered() {
+            go_on(store, &id, ask.worker, &journal).await?;
+        }
         return Ok(known);
     }
     if let Some(asked) = told_to_stop(store, &id, ask, &journal).await? {
@@ -200,6 +193,44 @@ pub async fn end(
     let events = started(&journal, worker).into_iter().chain([event]);
     durable(store, Append::to(id, events.collect()).under(token)).await?;
     Ok(status)
+}
+
+/// Hands the `once` step that a dead process has left open to a person, who can say what became of
+/// it then; `None` if there is none. Only for who knows that the process is dead.
+///
+/// # Errors
+/// The store; there is no such run, or it is of another agent.
+pub async fn hand_to_person(
+    store: &Arc<dyn Store>,
+    run: &str,
+    agent: &str,
+    worker: &str,
+) -> Result<Option<Attention>, Error> {
+    let id = StreamId::run(run)?;
+    store.take_letters().await?;
+    if store.head(&id).await?.is_none() {
+        return Err(Error::RunNotFound(run.to_owned()));
+    }
+    let journal = load(&**store, &id, agent).await?;
+    let mut open = journal.open_steps().into_iter();
+    let left = open.find(|(_, step)| step.effect == Effect::Once);
+    let Some((step, record)) = left.filter(|_| journal.status == Status::Running) else {
+        return Ok(None);
+    };
+    let token = store.take_lease(&id, worker, LEASE_US).await?.token;
+    let started = Append::to(id.clone(), started(&journal, worker)).under(token);
+    store.append(vec![started]).await?;
+    let permit = Permit {
+        run: id,
+        step: step.clone(),
+        effect: record.effect,
+        attempt: record.attempts,
+        key: journal.key_of(step),
+        token,
+        input: record.input.as_ref().map(run::shown).unwrap_or_default(),
+        begun_us: record.begun_us,
+    };
+    permit.escalate(store, run::PROCESS_ENDED).await.map(Some)
 }
 
 fn identify(ask: &Ask<'_>) -> Result<(StreamId, Step), Error> {
@@ -291,7 +322,7 @@ async fn told_to_stop(
             Status::Cancelled,
         )
     } else {
-        let waits = journal.attention.clone().filter(|_| !journal.answered);
+        let waits = journal.attention.clone().filter(|_| !journal.is_answered());
         return Ok(waits.map(Asked::NeedsPerson));
     };
     let token = store.take_lease(id, ask.worker, LEASE_US).await?.token;
@@ -413,169 +444,20 @@ fn started(journal: &Journal, worker: &str) -> Vec<NewEvent> {
     cleared.into_iter().chain([started]).collect()
 }
 
-/// What a run between two steps waits for.
-const NEXT_STEP: &str = "the next step of its script";
-const A_PERSON: &str = "a person";
-
-/// Records events, that the run waits, and that nobody holds it.
-async fn let_go(
+/// A run whose question a person has answered waits for its next step again.
+async fn go_on(
     store: &Arc<dyn Store>,
-    run: &StreamId,
-    token: u64,
-    after: Vec<NewEvent>,
-    waits: &str,
+    id: &StreamId,
+    worker: &str,
+    journal: &Journal,
 ) -> Result<(), StoreError> {
-    let waits = record::run_checkpointed(&[waits.to_owned()]);
-    let events = [waits].into_iter().chain(after).collect();
-    let append = Append::to(run.clone(), events).under(token);
-    store.append(vec![append]).await?;
-    store.release_lease(run, token).await?;
-    let position = store.position().await?;
-    store.durable(position).await
+    let token = store.take_lease(id, worker, LEASE_US).await?.token;
+    let started = Append::to(id.clone(), started(journal, worker)).under(token);
+    store.append(vec![started]).await?;
+    let_go(store, id, token, Vec::new(), NEXT_STEP).await
 }
 
 async fn durable(store: &Arc<dyn Store>, append: Append) -> Result<(), StoreError> {
     let appended = store.append(vec![append]).await?;
     store.durable(appended.position).await
-}
-
-impl Permit {
-    /// The step.
-    pub fn step(&self) -> &StepId {
-        &self.step
-    }
-
-    /// What it does to the world, as it was asked for.
-    pub fn effect(&self) -> Effect {
-        self.effect
-    }
-
-    /// Which attempt, from 1.
-    pub fn attempt(&self) -> u64 {
-        self.attempt
-    }
-
-    /// The same on every attempt, process and machine.
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// Records what it came to; the run waits for the next step. Says so if the result was too large
-    /// to be recorded: that is its outcome then.
-    ///
-    /// # Errors
-    /// The store, or somebody else has the run.
-    pub async fn finish(
-        self,
-        store: &Arc<dyn Store>,
-        ended: Ended,
-        output: Option<NewPayload>,
-    ) -> Result<Option<Failure>, Error> {
-        let event = self.outcome(ended, output);
-        let append = Append::to(self.run.clone(), vec![event]).under(self.token);
-        let too_large = match store.append(vec![append]).await {
-            Ok(_) => None,
-            Err(e @ StoreError::TooLarge { .. }) => {
-                let why = format!("it was done, but its output cannot be recorded: {e}");
-                let failure = Failure::of(FailureKind::TooLarge, Certainty::Terminal, why);
-                let event = self.outcome(Ended::Failed(failure.clone()), None);
-                let append = Append::to(self.run.clone(), vec![event]).under(self.token);
-                store.append(vec![append]).await?;
-                Some(failure)
-            }
-            Err(e) => return Err(e.into()),
-        };
-        let_go(store, &self.run, self.token, Vec::new(), NEXT_STEP).await?;
-        Ok(too_large)
-    }
-
-    fn outcome(&self, ended: Ended, output: Option<NewPayload>) -> NewEvent {
-        let (id, kind) = (&self.step, StepKind::Tool);
-        let mut event = match &ended {
-            Ended::Done => record::succeeded(id, kind, None),
-            // The time for another attempt is when it is asked for.
-            Ended::FailedForNow(failure) => record::failed(id, kind, failure, Some(self.begun_us)),
-            Ended::Failed(failure) => record::failed(id, kind, failure, None),
-        };
-        event.output = output;
-        event
-    }
-
-    async fn intend(mut self, store: &Arc<dyn Store>, before: NewEvent) -> Result<Permit, Error> {
-        self.attempt += 1;
-        let intent = record::intended(&self.step, StepKind::Tool, self.effect, self.attempt, None);
-        let append = Append::to(self.run.clone(), vec![before, intent]).under(self.token);
-        durable(store, append).await?;
-        Ok(self)
-    }
-
-    /// Records that a step in doubt happened, with this result.
-    ///
-    /// # Errors
-    /// As [`Permit::finish`].
-    pub async fn happened(
-        self,
-        store: &Arc<dyn Store>,
-        output: Option<NewPayload>,
-    ) -> Result<(), Error> {
-        let event = self.verdict(Verdict::Happened, output);
-        let append = Append::to(self.run.clone(), vec![event]).under(self.token);
-        store.append(vec![append]).await?;
-        Ok(let_go(store, &self.run, self.token, Vec::new(), NEXT_STEP).await?)
-    }
-
-    /// Records that a step in doubt did not happen, and begins it again if that is wanted.
-    ///
-    /// # Errors
-    /// As [`Permit::finish`].
-    pub async fn did_not_happen(
-        self,
-        store: &Arc<dyn Store>,
-        again: bool,
-    ) -> Result<Option<Permit>, Error> {
-        let event = self.verdict(Verdict::DidNotHappen, None);
-        if again {
-            return Ok(Some(self.intend(store, event).await?));
-        }
-        let append = Append::to(self.run.clone(), vec![event]).under(self.token);
-        store.append(vec![append]).await?;
-        let_go(store, &self.run, self.token, Vec::new(), NEXT_STEP).await?;
-        Ok(None)
-    }
-
-    fn verdict(&self, verdict: Verdict, output: Option<NewPayload>) -> NewEvent {
-        let fields = Fields::new()
-            .with(record::step::STEP, self.step.as_str())
-            .with(record::resolved::VERDICT, verdict.number())
-            .with(record::resolved::BY, "probe");
-        let mut event = NewEvent::new(Kind::StepResolved).with_fields(fields);
-        event.input = output;
-        event
-    }
-
-    /// Hands a step in doubt to a person.
-    ///
-    /// # Errors
-    /// As [`Permit::finish`].
-    pub async fn escalate(self, store: &Arc<dyn Store>, why: &str) -> Result<Attention, Error> {
-        let reason = format!(
-            "nobody knows whether {} {} happened ({why}): look, then say happened, did not happen, \
-             or fail the run",
-            StepKind::Tool,
-            self.step
-        );
-        let evidence = json!({
-            "step": self.step.as_str(),
-            "idempotency_key": self.key,
-            "attempt": self.attempt,
-            "begun_us": self.begun_us,
-            "why": why,
-            "input": self.input,
-        });
-        let attention = Attention::new(AttentionKind::InDoubt, reason);
-        let attention = attention.at(&self.step).with_evidence(&evidence);
-        let events = vec![attention.event()];
-        let_go(store, &self.run, self.token, events, A_PERSON).await?;
-        Ok(attention)
-    }
 }

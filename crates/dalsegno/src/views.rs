@@ -120,13 +120,15 @@ pub struct Listed {
     pub info: RunInfo,
     /// What it waits for, if it is not finished and not in memory, as in `approval refund#1`.
     pub waits: Vec<String>,
+    /// A person has said what may move it on, and nobody has taken it up since.
+    pub answered: bool,
 }
 
 impl Listed {
     /// Whether it asks for an approval, or only a person can move it on.
     pub fn needs_person(&self) -> bool {
         let asks = |wait: &String| wait.starts_with("approval ");
-        self.info.attention.is_some() || self.waits.iter().any(asks)
+        (self.info.attention.is_some() && !self.answered) || self.waits.iter().any(asks)
     }
 }
 
@@ -139,23 +141,28 @@ pub async fn list(store: &dyn Store, query: &RunQuery) -> Result<Vec<Listed>, Er
     let written_down = |info: &&RunInfo| info.status == Status::Checkpointed;
     let heads = infos.iter().filter(written_down);
     let heads: Vec<_> = heads.map(|info| (info.run.clone(), info.head)).collect();
-    // A reason to be looked at, and the giving back of the lease, follow the writing down.
-    let mut ends = store.last_events(&heads, 3).await?.into_iter();
+    // A reason to be looked at, the giving back of the lease, and an answer follow the writing down.
+    let mut ends = store.last_events(&heads, 4).await?.into_iter();
     let listed = infos.into_iter().map(|info| {
-        let waits = match written_down(&&info) {
+        let end = match written_down(&&info) {
             // What cannot be read is said where that run is looked at.
-            true => ends.next().and_then(Result::ok).map(waits),
+            true => ends.next().and_then(Result::ok).map(Journal::fold),
             false => None,
         };
-        let waits = waits.unwrap_or_default();
-        Listed { info, waits }
+        let end = end.unwrap_or_default();
+        let answered = end.is_answered();
+        let cleared = info.attention.is_none() && end.waits == ["a person"];
+        let waits = match answered || cleared {
+            true => vec!["the next process".to_owned()],
+            false => end.waits,
+        };
+        Listed {
+            info,
+            waits,
+            answered,
+        }
     });
     Ok(listed.collect())
-}
-
-/// What a run that was written down said that it waits for.
-fn waits(last: Vec<Event>) -> Vec<String> {
-    Journal::fold(last).waits
 }
 
 /// What a run has done so far.

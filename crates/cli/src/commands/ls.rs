@@ -1,7 +1,7 @@
 //! `dalsegno ls`: the runs, those that need a person first.
 
 use dalsegno::views::{self, Listed};
-use dalsegno_store::{RunQuery, Status, Store};
+use dalsegno_store::{RunInfo, RunQuery, Status, Store};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -10,7 +10,7 @@ use crate::exit::{Exit, Result};
 use crate::output::style::Style;
 use crate::output::table::{Cell, Table};
 use crate::output::{Out, time};
-use crate::{open, runtime};
+use crate::{left_behind, open, runtime};
 
 /// `dalsegno.ls/1`
 #[derive(Serialize)]
@@ -42,7 +42,7 @@ struct Row<'a> {
 /// The store cannot be read.
 pub fn run(args: &Ls, global: &Global, out: &mut Out) -> Result<Exit> {
     let store = open::reader(global)?;
-    let (runs, more) = runtime::block_on(find(&store, args))?;
+    let (runs, more) = runtime::block_on(find(global, &store, args))?;
     match out.is_json() {
         true => out.json(&Document {
             schema: "dalsegno.ls/1",
@@ -56,7 +56,7 @@ pub fn run(args: &Ls, global: &Global, out: &mut Out) -> Result<Exit> {
 
 /// The runs to show, and whether there are more. All that are not finished are looked at, because
 /// those that need a person may be old; of the others, which may be very many, no more than needed.
-async fn find(store: &dyn Store, args: &Ls) -> Result<(Vec<Listed>, bool)> {
+async fn find(global: &Global, store: &dyn Store, args: &Ls) -> Result<(Vec<Listed>, bool)> {
     let limit = match args.limit {
         0 => usize::MAX,
         limit => limit,
@@ -65,6 +65,7 @@ async fn find(store: &dyn Store, args: &Ls) -> Result<(Vec<Listed>, bool)> {
         Some(live) => views::list(store, &live).await?,
         None => Vec::new(),
     };
+    left_behind::mark(global, store, &mut runs).await?;
     runs.retain(|run| wanted(args, run));
     runs.sort_by_key(|run| !run.needs_person());
     if runs.len() <= limit && !args.waiting {
@@ -118,7 +119,7 @@ fn row(run: &Listed) -> Row<'_> {
         agent: info.agent.as_deref(),
         status: info.status.to_string(),
         needs_person: run.needs_person(),
-        attention: info.attention.as_deref(),
+        attention: info.attention.as_deref().filter(|_| !run.answered),
         waits: &run.waits,
         next_timer_us: info.next_timer_us,
         created_us: info.created_us,
@@ -140,6 +141,7 @@ fn print(runs: &[Listed], more: bool, out: &mut Out) -> Result<()> {
         let info = &run.info;
         let status = match run.needs_person() {
             true => Cell::styled(Style::Warn, "needs person"),
+            false if is_left(info) => Cell::styled(Style::Warn, "process gone"),
             false => Cell::styled(Style::of(info.status), info.status.to_string()),
         };
         table.row([
@@ -158,9 +160,14 @@ fn print(runs: &[Listed], more: bool, out: &mut Out) -> Result<()> {
     Ok(())
 }
 
+/// A worker had it, and nobody has it now.
+fn is_left(info: &RunInfo) -> bool {
+    info.status == Status::Running && info.lease.is_none()
+}
+
 fn waits_for(run: &Listed) -> String {
     match &run.info.attention {
-        Some(reason) => reason.clone(),
-        None => run.waits.join(", "),
+        Some(reason) if !run.answered => reason.clone(),
+        _ => run.waits.join(", "),
     }
 }

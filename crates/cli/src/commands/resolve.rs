@@ -11,7 +11,7 @@ use crate::args::resolve::Resolve;
 use crate::exit::{Error, Exit, Result};
 use crate::output::Out;
 use crate::output::text::shown;
-use crate::{asks, open, runtime};
+use crate::{asks, left_behind, open, runtime};
 
 /// Resolves.
 ///
@@ -43,6 +43,7 @@ pub fn run(args: &Resolve, global: &Global, out: &mut Out) -> Result<Exit> {
         }
         let open = asks::in_doubt(&journal);
         let step = order::the_one(run, "step in doubt", args.step.as_deref(), &open)?;
+        left_behind::hand_to_person(global, run, &journal).await?;
         let (sent, what) = match () {
             () if args.happened => {
                 let sent = remote.resolve_happened(run, &step, &result, by).await?;

@@ -6,6 +6,7 @@ use dalsegno_store::{Body, Event, Payload, Store, StreamId};
 use crate::args::Global;
 use crate::args::show::Show;
 use crate::exit::{Error, Exit, Result};
+use crate::left_behind::{self, Gone};
 use crate::output::{Out, time};
 use crate::{asks, find, open, runtime};
 
@@ -22,6 +23,8 @@ struct Shown {
     state: Option<Vec<u8>>,
     /// What it came to, if it has ended.
     result: Option<Vec<u8>>,
+    /// Its process is gone.
+    gone: Option<Gone>,
     /// How many steps or events are left out in front.
     left_out: u64,
     now_us: u64,
@@ -33,13 +36,12 @@ struct Shown {
 /// There is no such run or event, or the store cannot be read.
 pub fn run(args: &Show, global: &Global, out: &mut Out) -> Result<Exit> {
     let store = open::reader(global)?;
-    let shown = runtime::block_on(read(&store, args))?;
+    let shown = runtime::block_on(read(global, &store, args))?;
     match out.is_json() {
         true => out.json(&document::of(&shown))?,
         false => page::print(&shown, out)?,
     }
-    let needs_person = asks::needs_person(shown.journal(), shown.now_us);
-    Ok(match args.at.is_none() && needs_person {
+    Ok(match args.at.is_none() && shown.needs_person() {
         true => Exit::NeedsPerson,
         false => Exit::Done,
     })
@@ -49,9 +51,14 @@ impl Shown {
     fn journal(&self) -> &Journal {
         &self.timeline.journal
     }
+
+    fn needs_person(&self) -> bool {
+        let is_left = self.gone.as_ref().is_some_and(|gone| gone.needs_person);
+        is_left || asks::needs_person(self.journal(), self.now_us)
+    }
 }
 
-async fn read(store: &dyn Store, args: &Show) -> Result<Shown> {
+async fn read(global: &Global, store: &dyn Store, args: &Show) -> Result<Shown> {
     let (id, head) = find::run(store, &args.run).await?;
     if let Some(at) = args.at.filter(|at| *at == 0 || *at > head.sequence) {
         let what = format!("run {:?} has no event {at}", args.run);
@@ -79,6 +86,10 @@ async fn read(store: &dyn Store, args: &Show) -> Result<Shown> {
         _ => None,
     };
     let (state, result) = (bytes(store, state).await?, bytes(store, result).await?);
+    let gone = match args.at {
+        Some(_) => None,
+        None => left_behind::gone(global, store, &args.run, journal).await?,
+    };
     if !args.events {
         timeline.steps.drain(..left_out as usize);
     }
@@ -88,6 +99,7 @@ async fn read(store: &dyn Store, args: &Show) -> Result<Shown> {
         events,
         state,
         result,
+        gone,
         left_out,
         now_us: time::now_us(),
     })

@@ -109,9 +109,12 @@ fn is_made(global: &Global) -> bool {
     names.any(|name| name.as_bytes().ends_with(b".seg"))
 }
 
+/// How the names of those begin who work on runs of scripts.
+pub const WORKER: &str = "dalsegno step, process ";
+
 /// Who works on a run, for its record.
 pub fn worker() -> String {
-    format!("dalsegno step, process {}", std::process::id())
+    format!("{WORKER}{}", std::process::id())
 }
 
 struct StepRun<'a> {

@@ -24,7 +24,7 @@ use crate::args::top::Top;
 use crate::exit::{Error, Exit, Result};
 use crate::output::text::shown;
 use crate::output::{Out, time};
-use crate::{open, runtime};
+use crate::{left_behind, open, runtime};
 
 mod app;
 mod data;
@@ -211,13 +211,13 @@ impl<'a> Watching<'a> {
         if self.list_is_old {
             // First this: what comes while the list is read is news again.
             self.position = store.position().await?;
-            self.app.set_runs(data::runs(&*store).await?);
+            self.app.set_runs(data::runs(self.global, &*store).await?);
             self.list_is_old = false;
             self.detail_is_old = true;
         }
         self.detail_is_old = false;
         self.app.detail = match &self.app.selected {
-            Some(run) => data::detail(&*store, run).await.map(Some)?,
+            Some(run) => data::detail(self.global, &*store, run).await.map(Some)?,
             None => None,
         };
         Ok(())
@@ -284,12 +284,26 @@ impl<'a> Watching<'a> {
                 });
                 let many = self.app.given.len().saturating_sub(REMEMBERED);
                 self.app.given.drain(..many);
+                if let Err(e) = self.prepare(&order).await {
+                    let fate = Fate::Refused(e.what);
+                    self.note(News { number, fate });
+                    return false;
+                }
                 let (remote, by) = (self.remote.clone(), self.by.clone());
                 tokio::spawn(orders::give(remote, by, order, number, self.news.clone()));
             }
             None => {}
         }
         false
+    }
+
+    /// A step that a dead process of a script has left is not recorded as in doubt yet.
+    async fn prepare(&self, order: &orders::Order) -> Result<()> {
+        if !order.what.is_about_doubt() {
+            return Ok(());
+        }
+        let journal = data::journal(&**self.remote.store(), &order.run).await?;
+        left_behind::hand_to_person(self.global, &order.run, &journal).await
     }
 
     /// What exactly would be said; or why there is nothing to say.

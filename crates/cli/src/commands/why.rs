@@ -8,7 +8,7 @@ use crate::args::why::Why;
 use crate::exit::{Exit, Result};
 use crate::output::Out;
 use crate::output::text::{quoted, shown_lines};
-use crate::{find, open, runtime};
+use crate::{find, left_behind, open, runtime};
 
 /// Says why.
 ///
@@ -18,7 +18,7 @@ pub fn run(args: &Why, global: &Global, out: &mut Out) -> Result<Exit> {
     let store = open::reader(global)?;
     let why = runtime::block_on(async {
         find::run(&store, &args.run).await?;
-        Ok(dalsegno::why(&store, &args.run).await?)
+        left_behind::why(global, &store, &args.run).await
     })?;
     let owner = open::owner_now(global);
     if out.is_json() {
@@ -58,6 +58,7 @@ fn commands(why: &dalsegno::Why) -> Vec<String> {
                 "dalsegno resolve {run} {step} --happened --result JSON"
             ));
             commands.push(format!("dalsegno resolve {run} {step} --did-not-happen"));
+            commands.push(format!("dalsegno resolve {run} {step} --fail"));
         }
         if why.in_doubt.is_empty() {
             commands.push(format!("dalsegno resolve {run} --go-on"));

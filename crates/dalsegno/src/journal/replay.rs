@@ -110,6 +110,12 @@ impl Journal {
         steps
     }
 
+    /// Whether it was in attention, and a person has said since what may move it on: whoever takes it
+    /// up next finds out.
+    pub fn is_answered(&self) -> bool {
+        self.attention.is_some() && self.answered
+    }
+
     /// The attention it is in because of a step in doubt.
     pub fn in_doubt(&self) -> Option<&StepId> {
         let attention = self.attention.as_ref()?;

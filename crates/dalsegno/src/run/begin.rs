@@ -169,7 +169,7 @@ impl Run {
                     attempt,
                     key: self.key(&step.id, attempt),
                     begun_us,
-                    why: "the process ended while it was under way".into(),
+                    why: super::PROCESS_ENDED.into(),
                     step,
                 }))
             }

@@ -116,14 +116,16 @@ pub fn of(shown: &Shown) -> Document<'_> {
     let approvals = asks::approvals(journal, shown.now_us);
     let in_doubt = asks::in_doubt(journal);
     let steps = &shown.timeline.steps;
+    let attention = journal.attention.as_ref();
+    let attention = attention.filter(|_| !journal.is_answered());
     Document {
         schema: "dalsegno.show/1",
         run: &shown.run,
         agent: &journal.created.agent,
         at: journal.last,
         status: journal.status.to_string(),
-        needs_person: asks::needs_person(journal, shown.now_us),
-        attention: journal.attention.as_ref().map(|why| why.reason.as_str()),
+        needs_person: shown.needs_person(),
+        attention: attention.map(|why| why.reason.as_str()),
         waits: &journal.waits,
         approvals: approvals.into_iter().map(|id| id.as_str()).collect(),
         in_doubt: in_doubt.into_iter().map(|id| id.as_str()).collect(),

@@ -3,7 +3,6 @@
 use dalsegno::{Effect, Outcome, StepRecord, TimedStep};
 
 use super::Shown;
-use crate::asks;
 use crate::exit::Result;
 use crate::output::event::{self, payload_words};
 use crate::output::style::Style;
@@ -45,7 +44,7 @@ fn heading(run: &Shown, out: &mut Out) -> Result<()> {
     let journal = run.journal();
     let (name, agent) = (shown(&run.run), shown(&journal.created.agent));
     let name = out.paint(Style::Bold, &name);
-    let status = match asks::needs_person(journal, run.now_us) {
+    let status = match run.needs_person() {
         true => out.paint(Style::Warn, &format!("{}, needs a person", journal.status)),
         false => out.paint(Style::of(journal.status), &journal.status.to_string()),
     };
@@ -104,7 +103,15 @@ fn facts(run: &Shown) -> Table {
             format!("written at event {}{state}", written.sequence),
         );
     }
-    if let Some(attention) = &journal.attention {
+    if let Some(gone) = &run.gone {
+        fact("process", gone.words.clone());
+    }
+    if journal.is_answered() {
+        fact(
+            "waits for",
+            "its next process: a person has answered".to_owned(),
+        );
+    } else if let Some(attention) = &journal.attention {
         fact("attention", attention.reason.clone());
     } else if !journal.waits.is_empty() {
         fact("waits for", journal.waits.join(", "));
@@ -120,17 +127,32 @@ fn facts(run: &Shown) -> Table {
     table
 }
 
+/// How often it was begun or gone on with: after a crash, and after each wait.
 fn lives(run: &Shown) -> String {
     let lives = &run.timeline.lives;
     let recovered = lives.iter().filter(|life| life.recovered).count();
-    let count = lives.len();
+    if lives.is_empty() {
+        return "none: no process has begun it".to_owned();
+    }
+    let taken_up = times(lives.len());
     let session = run.journal().session.as_deref();
     let by = session.map_or(String::new(), |session| {
         format!(", last by session {session}")
     });
     match recovered {
-        0 => format!("{count}{by}"),
-        _ => format!("{count}, {recovered} of them after a crash{by}"),
+        0 => format!("taken up {taken_up}{by}"),
+        _ => format!(
+            "taken up {taken_up}, {} after a crash{by}",
+            times(recovered)
+        ),
+    }
+}
+
+fn times(count: usize) -> String {
+    match count {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        _ => format!("{count} times"),
     }
 }
 
@@ -224,6 +246,11 @@ fn money(micros: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_are_words() {
+        assert_eq!([1, 2, 3].map(times), ["once", "twice", "3 times"]);
+    }
 
     #[test]
     fn money_is_exact() {

@@ -3,10 +3,12 @@
 use std::cmp::Reverse;
 
 use dalsegno::views::{self, Listed};
-use dalsegno::{Journal, Why, record};
+use dalsegno::{Journal, record};
 use dalsegno_store::{Event, Kind, RunQuery, Store, StreamId, Value};
 
+use crate::args::Global;
 use crate::exit::{Error, Result};
+use crate::left_behind;
 use crate::output::text::shown;
 use crate::output::time;
 
@@ -24,8 +26,9 @@ pub struct Detail {
 }
 
 /// All runs, those that need a person first, then what is going on, then what has ended.
-pub async fn runs(store: &dyn Store) -> Result<Vec<Listed>> {
+pub async fn runs(global: &Global, store: &dyn Store) -> Result<Vec<Listed>> {
     let mut runs = views::list(store, &RunQuery::default()).await?;
+    left_behind::mark(global, store, &mut runs).await?;
     runs.sort_by_key(|run| {
         let rank = match () {
             () if run.needs_person() => 0,
@@ -40,14 +43,14 @@ pub async fn runs(store: &dyn Store) -> Result<Vec<Listed>> {
 /// What a run waits for, or why only a person can move it on.
 pub fn waits_for(run: &Listed) -> String {
     match &run.info.attention {
-        Some(reason) => reason.clone(),
-        None => run.waits.join(", "),
+        Some(reason) if !run.answered => reason.clone(),
+        _ => run.waits.join(", "),
     }
 }
 
 /// What is known of a run.
-pub async fn detail(store: &dyn Store, run: &str) -> Result<Detail> {
-    let why: Why = dalsegno::why(store, run).await?;
+pub async fn detail(global: &Global, store: &dyn Store, run: &str) -> Result<Detail> {
+    let why = left_behind::why(global, store, run).await?;
     let id = StreamId::run(run)?;
     let head = store.head(&id).await?.map_or(0, |head| head.sequence);
     let from = head.saturating_sub(EVENTS - 1).max(1);

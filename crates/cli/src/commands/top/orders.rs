@@ -85,6 +85,16 @@ pub enum Fate {
     Refused(String),
 }
 
+impl What {
+    /// Whether it says what became of a step.
+    pub fn is_about_doubt(&self) -> bool {
+        matches!(
+            self,
+            What::Happened { .. } | What::DidNotHappen { .. } | What::Fail { .. }
+        )
+    }
+}
+
 /// News of an order.
 #[derive(Clone, Debug)]
 pub struct News {

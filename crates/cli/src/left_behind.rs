@@ -1,0 +1,239 @@
+//! Runs whose process is gone: what the record alone does not tell, and the kernel's locks do.
+//!
+//! | run | who knows |
+//! |---|---|
+//! | of a script (`dalsegno step`) | the lock of the run, which a living process of the step holds |
+//! | of a program | the lock of the store, which its owner holds |
+//!
+//! Invariant: a process is called gone only if nobody had the lock *after* the run was read, and the
+//! run is still the same when it is read once more. Who ends in order writes first, and lets go then.
+//! Looking changes nothing in the store.
+
+use std::time::Duration;
+
+use dalsegno::views::Listed;
+use dalsegno::{Effect, Journal, Next, Standing, Why, script, views};
+use dalsegno_store::{Status, Store};
+
+use crate::args::Global;
+use crate::commands::step::{AGENT, WORKER, with_store, worker};
+use crate::exit::Result;
+use crate::open;
+use crate::output::text::{quoted, shown};
+use crate::run_lock::RunLock;
+
+/// How long a store that somebody has just now is waited for.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// What can be seen of the process that has a run.
+enum Process {
+    /// Nothing.
+    Unseen,
+    /// It lives: which one it is, if that can be told.
+    Lives(String),
+    Gone,
+}
+
+fn process_of(global: &Global, run: &str, is_script: bool) -> Process {
+    match is_script {
+        true => match RunLock::holder(&global.store, run) {
+            Ok(Some(by)) => Process::Lives(by),
+            Ok(None) => Process::Gone,
+            Err(_) => Process::Unseen,
+        },
+        // Who owns it may be another program than the one that has the run.
+        false => match open::owner_now(global) {
+            Some(_) => Process::Unseen,
+            None => Process::Gone,
+        },
+    }
+}
+
+/// Whether a run is of a script; `worker` is who has it, if that is recorded.
+fn is_of_script(agent: Option<&str>, worker: Option<&str>) -> bool {
+    agent == Some(AGENT) && worker.is_none_or(|worker| worker.starts_with(WORKER))
+}
+
+/// Why only a person, or the step's probe, can move a run of a script on.
+fn in_doubt_words(step: &str) -> String {
+    format!("its process is gone, and nobody knows whether {step} happened")
+}
+
+fn doubtful(journal: &Journal) -> Option<String> {
+    let open = journal.open_steps().into_iter();
+    let mut once = open.filter(|(_, step)| step.effect == Effect::Once);
+    once.next().map(|(id, _)| id.to_string())
+}
+
+/// Says of listed runs whose process is gone that nobody holds them, and what they wait for.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn mark(global: &Global, store: &dyn Store, runs: &mut [Listed]) -> Result<()> {
+    let owned = open::owner_now(global).is_some();
+    for run in runs {
+        let info = &run.info;
+        let worker = info.lease.as_ref().map(|lease| &*lease.owner);
+        let is_script = is_of_script(info.agent.as_deref(), worker);
+        if info.status != Status::Running || (owned && !is_script) {
+            continue;
+        }
+        let name = info.run.name();
+        let is_gone = matches!(process_of(global, name, is_script), Process::Gone);
+        let head = match is_gone {
+            true => store.head(&info.run).await?,
+            false => None,
+        };
+        if head != Some(info.head) {
+            continue;
+        }
+        let doubt = match is_script {
+            // What cannot be read is said where that run is looked at.
+            true => views::journal(store, name).await.ok(),
+            false => None,
+        };
+        let doubt = doubt.as_ref().and_then(doubtful);
+        run.waits = vec![match is_script {
+            true => "its script to be run again".to_owned(),
+            false => "the next process".to_owned(),
+        }];
+        if let Some(step) = doubt {
+            run.info.attention = Some(in_doubt_words(&step));
+        }
+        run.info.lease = None;
+    }
+    Ok(())
+}
+
+/// Why a run is where it is, with what can be seen of its process.
+///
+/// # Errors
+/// There is no such run, or the store cannot be read.
+pub async fn why(global: &Global, store: &dyn Store, run: &str) -> Result<Why> {
+    let mut why = dalsegno::why(store, run).await?;
+    if why.status != Status::Running || why.standing == Standing::Broken {
+        return Ok(why);
+    }
+    let is_script = is_of_script(Some(&why.agent), why.session.as_deref());
+    match process_of(global, run, is_script) {
+        Process::Unseen => {}
+        Process::Lives(by) => says_moving(&mut why, &by),
+        Process::Gone => {
+            let again = dalsegno::why(store, run).await?;
+            let same = (again.status, &again.changed) == (why.status, &why.changed);
+            why = again;
+            if same {
+                says_gone(&mut why, is_script);
+            }
+        }
+    }
+    Ok(why)
+}
+
+fn says_moving(why: &mut Why, by: &str) {
+    if why.standing != Standing::Moving && why.standing != Standing::WorkerGone {
+        return;
+    }
+    let by = match by.trim() {
+        "" => "a process",
+        by => by,
+    };
+    why.standing = Standing::Moving;
+    why.because = format!("{by}, or a command that it has left behind, is at work");
+    why.to_do = String::new();
+    // What is open is under way.
+    why.in_doubt.clear();
+    for next in &mut why.next {
+        if let Next::Settle { step } | Next::Execute { step, .. } = next {
+            let step = std::mem::take(step);
+            *next = Next::Outcome { step };
+        }
+    }
+}
+
+fn says_gone(why: &mut Why, is_script: bool) {
+    if why.standing != Standing::Moving && why.standing != Standing::WorkerGone {
+        return;
+    }
+    let was = why.session.as_deref().unwrap_or("unknown");
+    why.standing = Standing::WorkerGone;
+    if !is_script {
+        why.because = format!("its worker (session {was}) is gone: no process owns the store");
+        why.to_do = format!(
+            "start a process that has agent {:?}: it goes on where the run was",
+            why.agent
+        );
+        return;
+    }
+    match why.in_doubt.first() {
+        Some(doubt) => {
+            why.standing = Standing::NeedsPerson;
+            why.because = format!("{} ({was})", in_doubt_words(&doubt.step));
+            why.to_do = "run the script again if the step has a --probe; else look whether it \
+                         happened, and resolve it"
+                .to_owned();
+        }
+        None => {
+            why.because = format!("its process is gone ({was})");
+            why.to_do = "run its script again: it goes on where the run was".to_owned();
+        }
+    }
+}
+
+/// Whether the process of a run that was read is gone; and if it needs a person then, the words.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn gone(
+    global: &Global,
+    store: &dyn Store,
+    run: &str,
+    read: &Journal,
+) -> Result<Option<Gone>> {
+    if read.status != Status::Running {
+        return Ok(None);
+    }
+    let is_script = is_of_script(Some(&read.created.agent), read.session.as_deref());
+    if !matches!(process_of(global, run, is_script), Process::Gone) {
+        return Ok(None);
+    }
+    let again = views::journal(store, run).await?;
+    let same = again.last == read.last;
+    let doubt = doubtful(read).filter(|_| is_script);
+    Ok(same.then(|| Gone {
+        needs_person: doubt.is_some(),
+        words: match doubt {
+            Some(step) => format!(
+                "gone, and nobody knows whether {step} happened: `dalsegno why {}` says what to do",
+                shown(&quoted(run))
+            ),
+            None if is_script => "gone: run its script again".to_owned(),
+            None => "gone: start one that has its agent".to_owned(),
+        },
+    }))
+}
+
+/// A run whose process is gone.
+pub struct Gone {
+    pub needs_person: bool,
+    pub words: String,
+}
+
+/// Records that the step which a dead process of a script has left open is in doubt, so that a person
+/// can say what became of it. Does nothing to any other run.
+///
+/// # Errors
+/// The store cannot be written.
+pub async fn hand_to_person(global: &Global, run: &str, journal: &Journal) -> Result<()> {
+    let is_script = is_of_script(Some(&journal.created.agent), journal.session.as_deref());
+    if journal.status != Status::Running || !is_script || doubtful(journal).is_none() {
+        return Ok(());
+    }
+    let lock = RunLock::take(&global.store, run, "to resolve a step", Duration::ZERO).await?;
+    let handed = with_store(global, false, WAIT, async |store| {
+        script::hand_to_person(store, run, AGENT, &worker()).await
+    });
+    let handed = handed.await;
+    lock.release();
+    handed.map(drop)
+}

@@ -1,0 +1,194 @@
+//! The right to execute one step of a script, and what is recorded of how that ended.
+//!
+//! Invariant: all of it is written under the lease that the permit was given with, and the run waits
+//! for its next step, or for a person, when it is.
+
+use std::sync::Arc;
+
+use dalsegno_store::{Append, Fields, Kind, NewEvent, NewPayload, Store, StoreError, StreamId};
+use serde_json::json;
+
+use super::{Ended, durable};
+use crate::attention::{Attention, AttentionKind};
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::failure::{Certainty, Failure, FailureKind};
+use crate::journal::Verdict;
+use crate::record;
+use crate::step::{StepId, StepKind};
+
+/// The right to execute a step of a script, once, over any number of openings of the store.
+#[derive(Clone, Debug)]
+#[must_use = "a step that is not finished is in doubt"]
+pub struct Permit {
+    pub(super) run: StreamId,
+    pub(super) step: StepId,
+    pub(super) effect: Effect,
+    pub(super) attempt: u64,
+    pub(super) key: String,
+    pub(super) token: u64,
+    pub(super) input: String,
+    pub(super) begun_us: u64,
+}
+
+/// What a run between two steps waits for.
+pub(super) const NEXT_STEP: &str = "the next step of its script";
+pub(super) const A_PERSON: &str = "a person";
+
+/// Records events, that the run waits, and that nobody holds it.
+pub(super) async fn let_go(
+    store: &Arc<dyn Store>,
+    run: &StreamId,
+    token: u64,
+    after: Vec<NewEvent>,
+    waits: &str,
+) -> Result<(), StoreError> {
+    let waits = record::run_checkpointed(&[waits.to_owned()]);
+    let events = [waits].into_iter().chain(after).collect();
+    let append = Append::to(run.clone(), events).under(token);
+    store.append(vec![append]).await?;
+    store.release_lease(run, token).await?;
+    let position = store.position().await?;
+    store.durable(position).await
+}
+
+impl Permit {
+    /// The step.
+    pub fn step(&self) -> &StepId {
+        &self.step
+    }
+
+    /// What it does to the world, as it was asked for.
+    pub fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    /// Which attempt, from 1.
+    pub fn attempt(&self) -> u64 {
+        self.attempt
+    }
+
+    /// The same on every attempt, process and machine.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Records what it came to; the run waits for the next step. Says so if the result was too large
+    /// to be recorded: that is its outcome then.
+    ///
+    /// # Errors
+    /// The store, or somebody else has the run.
+    pub async fn finish(
+        self,
+        store: &Arc<dyn Store>,
+        ended: Ended,
+        output: Option<NewPayload>,
+    ) -> Result<Option<Failure>, Error> {
+        let event = self.outcome(ended, output);
+        let append = Append::to(self.run.clone(), vec![event]).under(self.token);
+        let too_large = match store.append(vec![append]).await {
+            Ok(_) => None,
+            Err(e @ StoreError::TooLarge { .. }) => {
+                let why = format!("it was done, but its output cannot be recorded: {e}");
+                let failure = Failure::of(FailureKind::TooLarge, Certainty::Terminal, why);
+                let event = self.outcome(Ended::Failed(failure.clone()), None);
+                let append = Append::to(self.run.clone(), vec![event]).under(self.token);
+                store.append(vec![append]).await?;
+                Some(failure)
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let_go(store, &self.run, self.token, Vec::new(), NEXT_STEP).await?;
+        Ok(too_large)
+    }
+
+    fn outcome(&self, ended: Ended, output: Option<NewPayload>) -> NewEvent {
+        let (id, kind) = (&self.step, StepKind::Tool);
+        let mut event = match &ended {
+            Ended::Done => record::succeeded(id, kind, None),
+            // The time for another attempt is when it is asked for.
+            Ended::FailedForNow(failure) => record::failed(id, kind, failure, Some(self.begun_us)),
+            Ended::Failed(failure) => record::failed(id, kind, failure, None),
+        };
+        event.output = output;
+        event
+    }
+
+    async fn intend(mut self, store: &Arc<dyn Store>, before: NewEvent) -> Result<Permit, Error> {
+        self.attempt += 1;
+        let intent = record::intended(&self.step, StepKind::Tool, self.effect, self.attempt, None);
+        let append = Append::to(self.run.clone(), vec![before, intent]).under(self.token);
+        durable(store, append).await?;
+        Ok(self)
+    }
+
+    /// Records that a step in doubt happened, with this result.
+    ///
+    /// # Errors
+    /// As [`Permit::finish`].
+    pub async fn happened(
+        self,
+        store: &Arc<dyn Store>,
+        output: Option<NewPayload>,
+    ) -> Result<(), Error> {
+        let event = self.verdict(Verdict::Happened, output);
+        let append = Append::to(self.run.clone(), vec![event]).under(self.token);
+        store.append(vec![append]).await?;
+        Ok(let_go(store, &self.run, self.token, Vec::new(), NEXT_STEP).await?)
+    }
+
+    /// Records that a step in doubt did not happen, and begins it again if that is wanted.
+    ///
+    /// # Errors
+    /// As [`Permit::finish`].
+    pub async fn did_not_happen(
+        self,
+        store: &Arc<dyn Store>,
+        again: bool,
+    ) -> Result<Option<Permit>, Error> {
+        let event = self.verdict(Verdict::DidNotHappen, None);
+        if again {
+            return Ok(Some(self.intend(store, event).await?));
+        }
+        let append = Append::to(self.run.clone(), vec![event]).under(self.token);
+        store.append(vec![append]).await?;
+        let_go(store, &self.run, self.token, Vec::new(), NEXT_STEP).await?;
+        Ok(None)
+    }
+
+    fn verdict(&self, verdict: Verdict, output: Option<NewPayload>) -> NewEvent {
+        let fields = Fields::new()
+            .with(record::step::STEP, self.step.as_str())
+            .with(record::resolved::VERDICT, verdict.number())
+            .with(record::resolved::BY, "probe");
+        let mut event = NewEvent::new(Kind::StepResolved).with_fields(fields);
+        event.input = output;
+        event
+    }
+
+    /// Hands a step in doubt to a person.
+    ///
+    /// # Errors
+    /// As [`Permit::finish`].
+    pub async fn escalate(self, store: &Arc<dyn Store>, why: &str) -> Result<Attention, Error> {
+        let reason = format!(
+            "nobody knows whether {} {} happened ({why}): look, then say happened, did not happen, \
+             or fail the run",
+            StepKind::Tool,
+            self.step
+        );
+        let evidence = json!({
+            "step": self.step.as_str(),
+            "idempotency_key": self.key,
+            "attempt": self.attempt,
+            "begun_us": self.begun_us,
+            "why": why,
+            "input": self.input,
+        });
+        let attention = Attention::new(AttentionKind::InDoubt, reason);
+        let attention = attention.at(&self.step).with_evidence(&evidence);
+        let events = vec![attention.event()];
+        let_go(store, &self.run, self.token, events, A_PERSON).await?;
+        Ok(attention)
+    }
+}
