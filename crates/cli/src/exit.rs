@@ -23,7 +23,7 @@ use dalsegno_store::StoreError;
 use dalsegno_store::portable::PortableError;
 use serde::Serialize;
 
-use crate::output::text::shown;
+use crate::output::text::{quoted, shown};
 use crate::output::{Out, json};
 
 /// How the command ends.
@@ -108,6 +108,10 @@ impl fmt::Display for Error {
     }
 }
 
+/// What to do where nothing can be written.
+pub const READ_ONLY: &str =
+    "what only looks works here (ls, show, why, verify, export, …); for the rest mount it writable";
+
 const VERIFY: &str =
     "see all damage with `dalsegno verify`, then restore a copy or `dalsegno repair`";
 
@@ -131,6 +135,11 @@ impl From<StoreError> for Error {
             {
                 Error::failed(what).hint("run this as the user that the store belongs to")
             }
+            StoreError::Io(failure) | StoreError::Open(OpenError::Io(failure))
+                if failure.error.kind() == std::io::ErrorKind::ReadOnlyFilesystem =>
+            {
+                Error::failed(what).hint(READ_ONLY)
+            }
             _ => Error::failed(what),
         }
     }
@@ -146,7 +155,7 @@ impl From<dalsegno::Error> for Error {
                 Error::failed(what).hint("`dalsegno ls` lists the runs")
             }
             dalsegno::Error::NeedsAttention { run, .. } => Error::new(Exit::NeedsPerson, what)
-                .hint(format!("`dalsegno why {}` says what to do", shown(&run))),
+                .hint(format!("`dalsegno why {}` says what to do", quoted(&run))),
             _ => Error::failed(what),
         }
     }

@@ -19,11 +19,14 @@ use crate::args::Global;
 use crate::commands::step::{AGENT, WORKER, with_store, worker};
 use crate::exit::Result;
 use crate::open;
-use crate::output::text::{quoted, shown};
+use crate::output::text::quoted;
 use crate::run_lock::RunLock;
 
 /// How long a store that somebody has just now is waited for.
 const WAIT: Duration = Duration::from_secs(10);
+
+/// What a run waits for that only its script can move on.
+const SCRIPT: &str = "its script to be run again";
 
 /// What can be seen of the process that has a run.
 enum Process {
@@ -75,6 +78,9 @@ pub async fn mark(global: &Global, store: &dyn Store, runs: &mut [Listed]) -> Re
         let info = &run.info;
         let worker = info.lease.as_ref().map(|lease| &*lease.owner);
         let is_script = is_of_script(info.agent.as_deref(), worker);
+        if is_script && run.answered {
+            run.waits = vec![SCRIPT.to_owned()];
+        }
         if info.status != Status::Running || (owned && !is_script) {
             continue;
         }
@@ -94,7 +100,7 @@ pub async fn mark(global: &Global, store: &dyn Store, runs: &mut [Listed]) -> Re
         };
         let doubt = doubt.as_ref().and_then(doubtful);
         run.waits = vec![match is_script {
-            true => "its script to be run again".to_owned(),
+            true => SCRIPT.to_owned(),
             false => "the next process".to_owned(),
         }];
         if let Some(step) = doubt {
@@ -111,10 +117,17 @@ pub async fn mark(global: &Global, store: &dyn Store, runs: &mut [Listed]) -> Re
 /// There is no such run, or the store cannot be read.
 pub async fn why(global: &Global, store: &dyn Store, run: &str) -> Result<Why> {
     let mut why = dalsegno::why(store, run).await?;
+    let is_script = is_of_script(Some(&why.agent), why.session.as_deref());
+    if is_script && why.standing == Standing::WaitsForProcess {
+        why.because = "it waits for the next step of its script".to_owned();
+        why.to_do = format!(
+            "run its script, or end it: dalsegno end --run {}",
+            quoted(run)
+        );
+    }
     if why.status != Status::Running || why.standing == Standing::Broken {
         return Ok(why);
     }
-    let is_script = is_of_script(Some(&why.agent), why.session.as_deref());
     match process_of(global, run, is_script) {
         Process::Unseen => {}
         Process::Lives(by) => says_moving(&mut why, &by),
@@ -139,8 +152,14 @@ fn says_moving(why: &mut Why, by: &str) {
         by => by,
     };
     why.standing = Standing::Moving;
-    why.because = format!("{by}, or a command that it has left behind, is at work");
-    why.to_do = String::new();
+    (why.because, why.to_do) = match has_died(by) {
+        true => (
+            format!("{by} is gone, and a command that it has left behind is still at work"),
+            "wait until that has ended, or stop it: then it can be seen what is in doubt"
+                .to_owned(),
+        ),
+        false => (format!("{by} is at work"), String::new()),
+    };
     // What is open is under way.
     why.in_doubt.clear();
     for next in &mut why.next {
@@ -149,6 +168,14 @@ fn says_moving(why: &mut Why, by: &str) {
             *next = Next::Outcome { step };
         }
     }
+}
+
+/// Whether the process of these words, as in `process 4711 for its step pay`, is no more.
+fn has_died(by: &str) -> bool {
+    let words = by.strip_prefix("process ").unwrap_or_default();
+    let pid = words.split(' ').next().and_then(|pid| pid.parse().ok());
+    let pid = pid.and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
 fn says_gone(why: &mut Why, is_script: bool) {
@@ -205,7 +232,7 @@ pub async fn gone(
         words: match doubt {
             Some(step) => format!(
                 "gone, and nobody knows whether {step} happened: `dalsegno why {}` says what to do",
-                shown(&quoted(run))
+                quoted(run)
             ),
             None if is_script => "gone: run its script again".to_owned(),
             None => "gone: start one that has its agent".to_owned(),

@@ -19,7 +19,7 @@ use dalsegno_log::OpenError;
 use dalsegno_store::{LocalStore, Options, StoreError};
 
 use crate::args::Global;
-use crate::exit::{Error, Result};
+use crate::exit::{Error, Exit, Result};
 use crate::output::text::shown;
 
 /// How often it is looked again whether a store is free.
@@ -122,6 +122,7 @@ pub fn not_opened(dir: &Path, error: StoreError) -> Error {
     match error {
         StoreError::Io(ref failure) if is_missing(&failure.error) => no_store(dir, "there is none"),
         StoreError::Open(OpenError::Missing { .. }) => no_store(dir, "there is none"),
+        StoreError::NotAStore { ref why, .. } if has_segments(dir) => damaged_marker(dir, why),
         StoreError::NotAStore { ref why, .. } => no_store(dir, why),
         StoreError::Open(OpenError::Locked { ref owner, .. }) => Error::failed(format!(
             "the store {} is in use by {}",
@@ -151,9 +152,31 @@ fn is_missing(error: &std::io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory)
 }
 
+/// Whether a folder has the log of a store in it.
+fn has_segments(dir: &Path) -> bool {
+    let Ok(files) = std::fs::read_dir(dir.join("log")) else {
+        return false;
+    };
+    let mut names = files.flatten().map(|file| file.file_name());
+    names.any(|name| name.as_encoded_bytes().ends_with(b".seg"))
+}
+
+/// What is in it is there, and what it is cannot be read.
+fn damaged_marker(dir: &Path, why: &str) -> Error {
+    let place = shown(&dir.display().to_string());
+    let what = format!("the store in {place} is damaged: {}", shown(why));
+    Error::new(Exit::Damaged, what)
+        .hint("its log is there: bring the file `store` back from a copy, then `dalsegno verify`")
+}
+
 /// With what may have been meant: stores that are near.
 fn no_store(dir: &Path, why: &str) -> Error {
     let place = shown(&dir.display().to_string());
+    let why = match () {
+        () if dir.is_file() => "that is a file, and a store is a folder",
+        () if !dir.exists() => "there is no such folder",
+        () => why,
+    };
     let error = Error::failed(format!("no store in {place}: {}", shown(why)));
     let near = stores_near(dir);
     error.hint(match near.first() {

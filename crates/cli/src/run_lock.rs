@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use dalsegno_store::Hash;
 
-use crate::exit::{Error, Result};
+use crate::exit::{Error, READ_ONLY, Result};
 use crate::output::text::shown;
 
 const FOLDER: &str = "locks";
@@ -139,9 +139,13 @@ fn try_take(path: &Path, what: &str) -> std::io::Result<Taken> {
     if !is_there {
         return Ok(Taken::Held(String::new()));
     }
-    file.set_len(0)?;
-    file.rewind()?;
-    write!(file, "process {} {what}", std::process::id())?;
+    // The words are for people only: a full disk has no room for them, and is no reason.
+    let mut words = || {
+        file.set_len(0)?;
+        file.rewind()?;
+        write!(file, "process {} {what}", std::process::id())
+    };
+    drop(words());
     Ok(Taken::Ours(file))
 }
 
@@ -165,6 +169,10 @@ fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
             failed.hint("run this as the user that the store belongs to")
+        }
+        std::io::ErrorKind::ReadOnlyFilesystem => failed.hint(READ_ONLY),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            failed.hint("make room, and run it again")
         }
         _ => failed,
     }

@@ -120,7 +120,10 @@ fn a_run_that_has_its_answer_needs_no_person_any_more() {
     say(&scripts, &["recover"]).ok();
     let row = say(&scripts, &["ls", "--json"]).ok().json()["runs"][0].clone();
     assert_eq!(row["needs_person"], false, "{row}");
-    assert_eq!(row["waits"], serde_json::json!(["the next process"]));
+    assert_eq!(
+        row["waits"],
+        serde_json::json!(["its script to be run again"])
+    );
     say(&scripts, &["show", "order-42"]).ok();
     say(&scripts, &["why", "order-42"]).ok();
     scripts.verify();
@@ -156,6 +159,37 @@ fn a_step_that_is_at_work_is_moving_and_cannot_be_resolved() {
     let ran = say(&scripts, &["resolve", "order-42", "--did-not-happen"]).ends(1);
     assert!(ran.stderr.contains("is being worked on"), "{}", ran.stderr);
     kill(step);
+}
+
+#[test]
+fn a_command_that_outlives_its_step_is_named() {
+    let scripts = Scripts::new();
+    let leaves = "sleep 1000 & echo $! > \"$LEDGER.pid\"; wait";
+    let child = scripts.started("r", "a", &[], leaves);
+    let file = scripts.dir.join("ledger.pid");
+    scripts::wait_until(|| std::fs::read_to_string(&file).is_ok_and(|p| p.ends_with('\n')));
+    let pid = child.id();
+    kill(child);
+    let why = say(&scripts, &["why", "r", "--json"]).ok().json();
+    let because = why["because"].as_str().unwrap().to_owned();
+    let words = format!("process {pid} for its step a is gone, and a command");
+    assert!(because.starts_with(&words), "{because}");
+    let left = std::fs::read_to_string(&file).unwrap();
+    let left = rustix::process::Pid::from_raw(left.trim().parse().unwrap()).unwrap();
+    rustix::process::kill_process(left, rustix::process::Signal::KILL).unwrap();
+    scripts::wait_until(|| say(&scripts, &["why", "r"]).code == Some(3));
+}
+
+#[test]
+fn a_run_between_its_steps_waits_for_its_script() {
+    let scripts = Scripts::new();
+    scripts.step("a b", "one", &[], "true").ok();
+    let why = say(&scripts, &["why", "a b"]).ok().stdout;
+    assert!(why.contains("it waits for the next step of its script"));
+    assert!(why.contains("dalsegno end --run 'a b'"), "{why}");
+    // No time is no limit that could be kept.
+    let ran = scripts.step("a b", "two", &["--timeout", "0s"], "true");
+    ran.ends(2);
 }
 
 #[test]

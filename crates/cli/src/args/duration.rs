@@ -21,6 +21,17 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|_| WANTED.to_owned())
 }
 
+/// The same, and not nothing.
+///
+/// # Errors
+/// It is no span of time, or no time at all.
+pub fn parse_some(text: &str) -> Result<Duration, String> {
+    match parse(text)? {
+        Duration::ZERO => Err("in no time nothing can be done".to_owned()),
+        time => Ok(time),
+    }
+}
+
 const WANTED: &str = "a time is as in 500ms, 30s, 5m, 2h, 1d";
 
 #[cfg(test)]

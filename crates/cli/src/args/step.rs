@@ -67,7 +67,7 @@ pub struct StepArgs {
     #[arg(long, short, value_name = "CMD")]
     pub probe: Option<String>,
     /// The longest that one attempt may take, as in 30s or 5m
-    #[arg(long, short, value_name = "TIME", value_parser = duration::parse)]
+    #[arg(long, short, value_name = "TIME", value_parser = duration::parse_some)]
     pub timeout: Option<Duration>,
     /// Try again so many times in this call, waiting a second at first and then twice as long each time
     #[arg(long, value_name = "TIMES", default_value_t = 0)]

@@ -7,7 +7,7 @@ use crate::args::Global;
 use crate::args::order::How;
 use crate::exit::{Error, Exit, Result};
 use crate::output::Out;
-use crate::output::text::shown;
+use crate::output::text::{quoted, shown};
 use crate::{find, open};
 
 /// `dalsegno.order/1`
@@ -118,7 +118,7 @@ pub async fn journal(remote: &Remote, run: &str) -> Result<Journal> {
 /// # Errors
 /// None is open, or it is not clear which is meant.
 pub fn the_one(run: &str, what: &str, named: Option<&str>, open: &[&StepId]) -> Result<String> {
-    let run = shown(run);
+    let (run, to_paste) = (shown(run), quoted(run));
     let list = || {
         let names: Vec<_> = open.iter().map(|id| shown(id.as_str())).collect();
         names.join(", ")
@@ -126,7 +126,7 @@ pub fn the_one(run: &str, what: &str, named: Option<&str>, open: &[&StepId]) -> 
     match (named, open) {
         (Some(name), _) if open.iter().any(|id| id.as_str() == name) => Ok(name.to_owned()),
         (_, []) => Err(Error::failed(format!("run {run} has no {what}"))
-            .hint(format!("`dalsegno why {run}` says what it waits for"))),
+            .hint(format!("`dalsegno why {to_paste}` says what it waits for"))),
         (Some(name), _) => {
             let near = find::nearest(name, open.iter().map(|id| id.as_str()));
             let error = Error::failed(format!("run {run} has no {what} {name:?}, only {}", list()));

@@ -149,7 +149,12 @@ impl StepRun<'_> {
         }
         let what = format!("for its step {}", self.args.name);
         let (run, wait, store) = (&self.args.run, self.args.wait, &self.global.store);
-        let lock = RunLock::try_take(store, run, &what)?;
+        let tried = RunLock::try_take(store, run, &what);
+        let (lock, not_taken) = match tried {
+            Ok(lock) => (lock, None),
+            // A disk that takes nothing can be read all the same.
+            Err(e) => (None, Some(e)),
+        };
         if lock.is_none() || open::owner_now(self.global).is_some() {
             // What is recorded can be read beside whoever is at work.
             let store = open::reader_if_made(self.global)?;
@@ -161,6 +166,9 @@ impl StepRun<'_> {
                 }
                 return self.known(known).map(Exit::Command);
             }
+        }
+        if let Some(e) = not_taken {
+            return Err(e);
         }
         let lock = match lock {
             Some(lock) => lock,

@@ -29,7 +29,7 @@ pub fn run(args: &Why, global: &Global, out: &mut Out) -> Result<Exit> {
         out.json(&document)?;
     } else {
         out.line(shown_lines(&why.to_string()).trim_end())?;
-        let owner = owner.unwrap_or_else(|| "nobody: no run moves before one starts".to_owned());
+        let owner = owner.unwrap_or_else(|| "nobody now".to_owned());
         out.line(format!("{:14}  {}", "store owner", shown_lines(&owner)))?;
         for (at, command) in commands(&why).iter().enumerate() {
             let name = if at == 0 { "try" } else { "" };
