@@ -25,7 +25,7 @@ fn say(scripts: &Scripts, words: &[&str]) -> Ran {
 fn killed(scripts: &Scripts, options: &[&str]) -> impl Fn() -> Ran {
     kill(scripts.started("order-42", "pay", options, HANGS));
     let script = format!("echo 'pay begun' >> \"$LEDGER\"; {HANGS}");
-    move || scripts.step("order-42", "pay", &[], &script)
+    move || scripts.step("order-42", "pay", &["--timeout", "5s"], &script)
 }
 
 fn files(scripts: &Scripts) -> Vec<(std::path::PathBuf, Vec<u8>)> {
@@ -190,6 +190,30 @@ fn a_run_between_its_steps_waits_for_its_script() {
     // No time is no limit that could be kept.
     let ran = scripts.step("a b", "two", &["--timeout", "0s"], "true");
     ran.ends(2);
+}
+
+/// Somebody looked at the first attempt, and what they say comes when there is a second.
+#[test]
+fn what_was_said_of_an_earlier_attempt_does_not_count_for_a_later() {
+    let scripts = Scripts::new();
+    let again = killed(&scripts, &[]);
+    again().ends(3);
+    let no = ["resolve", "order-42", "--did-not-happen"];
+    say(&scripts, &no).ok();
+    let letters = scripts.store().join("mailbox");
+    let letter = std::fs::read_dir(&letters).unwrap().next().unwrap();
+    let (letter, late) = (letter.unwrap().path(), scripts.dir.join("late"));
+    std::fs::rename(&letter, &late).unwrap();
+    // Another one is faster, and it is begun again and killed again.
+    say(&scripts, &no).ok();
+    kill(scripts.started("order-42", "pay", &[], HANGS));
+    assert_eq!(scripts.happened("pay begun"), 2);
+    std::fs::rename(&late, &letter).unwrap();
+    again().ends(3);
+    assert_eq!(scripts.happened("pay begun"), 2, "nobody has looked");
+    say(&scripts, &["resolve", "order-42", "--happened"]).ok();
+    again().ok();
+    scripts.verify();
 }
 
 #[test]

@@ -13,7 +13,7 @@ use dalsegno_store::{
 
 use crate::budget::Budget;
 use crate::error::Error;
-use crate::journal::{self, ApprovalRecord, Journal, Verdict};
+use crate::journal::{self, ApprovalRecord, Journal, StepRecord, Verdict};
 use crate::record;
 use crate::step::StepId;
 
@@ -164,7 +164,10 @@ pub(crate) fn does_not_count(before: &Journal, order: &Event) -> Option<String> 
         }
         Kind::StepResolved => {
             let found = before.steps.get(&step);
-            let is_open = found.is_some_and(|found| found.is_open()) && before.fail.is_none();
+            let attempt = order.fields.number(record::resolved::ATTEMPT);
+            let is_it = |found: &StepRecord| attempt.is_none_or(|meant| meant == found.attempts);
+            let is_open = found.is_some_and(|found| found.is_open() && is_it(found));
+            let is_open = is_open && before.fail.is_none();
             (!is_open).then(|| format!("{step} is not in doubt any more: another has resolved it"))
         }
         _ => None,
@@ -197,7 +200,11 @@ pub(crate) async fn resolve(
     let fields = Fields::new()
         .with(record::step::STEP, step)
         .with(record::resolved::VERDICT, verdict.number())
-        .with(record::resolved::BY, by);
+        .with(record::resolved::BY, by)
+        .with(
+            record::resolved::ATTEMPT,
+            found.map_or(0, |found| found.attempts),
+        );
     let mut event = NewEvent::new(Kind::StepResolved).with_fields(fields);
     event.input = result;
     Ok((id, event))

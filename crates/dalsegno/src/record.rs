@@ -64,6 +64,8 @@ pub mod resolved {
     pub const BY: u64 = 3;
     /// In words.
     pub const NOTE: u64 = 4;
+    /// Which attempt it is about. What is said of an earlier one does not count for a later.
+    pub const ATTEMPT: u64 = 5;
 }
 
 /// Fields of `ApprovalRequested` and `ApprovalAnswered` beside the step.

@@ -313,7 +313,8 @@ impl Journal {
         let Some(step) = self.steps.get_mut(&id) else {
             return;
         };
-        if !step.is_open() {
+        let attempt = event.fields.number(record::resolved::ATTEMPT);
+        if !step.is_open() || attempt.is_some_and(|meant| meant != step.attempts) {
             return;
         }
         match verdict.and_then(Verdict::from_number) {

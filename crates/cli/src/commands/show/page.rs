@@ -59,7 +59,11 @@ fn facts(run: &Shown) -> Table {
         let name = Cell::styled(Style::Dim, format!("  {name}"));
         table.row([name, Cell::new(fit(&what, VALUE_COLUMNS))]);
     };
-    let when = |us: u64| format!("{} ({} ago)", time::utc(us), time::age(us, run.now_us));
+    let when = |us: u64| match time::age(us, run.now_us).as_str() {
+        // Just now, or by a clock that was ahead of ours.
+        "now" => time::utc(us),
+        age => format!("{} ({age} ago)", time::utc(us)),
+    };
     fact("created", when(journal.created.time_us));
     fact(
         "at event",
