@@ -8,8 +8,8 @@ use crate::event::Event;
 use crate::store::Position;
 
 impl LocalStore {
-    /// At most `limit` events of any stream that stand behind a position, each with its own; fewer
-    /// only at the end. Runs that were retired are left out.
+    /// At most `limit` events of any stream that stand behind a position and are on disk, each with its
+    /// own position; fewer only at the end. Runs that were retired are left out.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-ea-{}", std::process::id()));
@@ -21,7 +21,8 @@ impl LocalStore {
     /// let before = store.position().await?;
     /// for name in ["b", "a"] {
     ///     let created = vec![NewEvent::new(Kind::RunCreated)];
-    ///     store.append(vec![Append::to(StreamId::run(name)?, created)]).await?;
+    ///     let done = store.append(vec![Append::to(StreamId::run(name)?, created)]).await?;
+    ///     store.durable(done.position).await?;
     /// }
     /// let events = store.events_after(before, 10)?;
     /// let names: Vec<_> = events.iter().map(|(_, event)| event.stream.name()).collect();
