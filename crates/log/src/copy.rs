@@ -61,10 +61,9 @@ impl LogView {
             if found {
                 continue;
             }
-            let newest = self.with_newest(|number, file, whole_bytes| {
-                let path = segment::path(self.dir(), number);
-                let length = file.len().map_err(|e| IoFailure::new("read", &path, e))?;
-                self.copy_file(file, number, whole_bytes, length, &to)
+            let newest = self.with_newest(|header, file, whole_bytes| {
+                // As long as it was made: the writer may have sealed and cut it just now.
+                self.copy_file(file, header.number, whole_bytes, header.size_bytes, &to)
             });
             return Ok(bytes + newest.transpose()?.unwrap_or(0));
         }

@@ -21,7 +21,7 @@ use crate::handover::HandOver;
 use crate::layout::{self, BEFORE_THE_FIRST};
 use crate::options::Options;
 use crate::reader::{ATTEMPTS, Reader, Source, is_not_found, read_error};
-use crate::segment;
+use crate::segment::{self, SegmentHeader};
 use crate::segments::{self, SegmentInfo, SegmentReader};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::tail::{self, Verdict};
@@ -170,14 +170,15 @@ impl LogView {
         Ok(file.map_err(|e| IoFailure::new("read", &path, e))?)
     }
 
-    /// Looks at the segment that is being written to, and up to where it was whole at the last
-    /// [`LogView::refresh`]; `None` if there is none.
+    /// Looks at the segment that was being written to at the last [`LogView::refresh`], and up to
+    /// where it was whole then; `None` if there was none.
     pub(crate) fn with_newest<T>(
         &self,
-        look: impl FnOnce(u64, &dyn FsFile, u64) -> T,
+        look: impl FnOnce(&SegmentHeader, &dyn FsFile, u64) -> T,
     ) -> Option<T> {
         let end = lock(&self.end);
-        (!end.sealed).then(|| look(end.number, end.cursor.file(), end.whole.offset()))
+        let cursor = &end.cursor;
+        (!end.sealed).then(|| look(cursor.segment_header(), cursor.file(), end.whole.offset()))
     }
 
     /// Walks to the end of what is there and shows it.

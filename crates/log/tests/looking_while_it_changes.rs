@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -164,6 +165,33 @@ fn read_on(reader: &mut Reader, last: Lsn) -> Result<bool, String> {
     }
 }
 
+/// A view is opened, and the log is copied.
+fn copied(fs: &Moments) -> Result<Looked, String> {
+    let opened = options(fs).open_read_only(DIR);
+    let view = opened.map_err(|e| text("open")(&e))?;
+    let mut to = "copy";
+    match view.copy_to(to) {
+        // What was dropped meanwhile is not there to be copied.
+        Err(ReadError::Io(failure)) if failure.error.kind() == ErrorKind::NotFound => {
+            to = "second copy";
+            view.copy_to(to)
+        }
+        other => other,
+    }
+    .map_err(|e| text("copy")(&e))?;
+    let report = verify_on(fs, to.as_ref()).map_err(|e| text("verify")(&e))?;
+    let (first, last) = (report.first_lsn.unwrap(), report.last_lsn.unwrap());
+    let whole = last >= DURABLE && report.records == last + 1 - first;
+    if !report.is_sound() || report.torn.is_some() || !whole {
+        return Err(format!("{first} to {last}, {:?}", report.damages));
+    }
+    let view = Some(view);
+    Ok(Looked {
+        view,
+        dropped: false,
+    })
+}
+
 // --- Moments ---------------------------------------------------------------------------------
 
 /// A moment: before which of its calls the look is interrupted, and before which of its own the
@@ -279,6 +307,11 @@ fn verify_finds_nothing_wrong() {
 #[test]
 fn a_view_opens_reads_and_follows() {
     check(viewed);
+}
+
+#[test]
+fn a_copy_is_a_log() {
+    check(copied);
 }
 
 #[test]
