@@ -34,12 +34,14 @@ use crate::syncer::Syncer;
 mod append;
 mod begin;
 mod finish;
+mod kept_back;
 mod waits;
 
 pub(crate) use append::NotRecorded;
 pub use begin::{Begun, Doubt, Step, Ticket};
 pub(crate) use begin::{compare, same_payload, shown, shown_new};
 pub use finish::Done;
+use kept_back::KeptBack;
 pub(crate) use waits::{Active, Idle, Sight, Wait};
 
 /// Why nobody knows whether a step of a process that is gone has happened.
@@ -130,8 +132,8 @@ pub(crate) struct RunState {
     parked: BTreeMap<u64, String>,
     /// What was said, as long as the run is in memory.
     pub conversations: HashMap<String, Arc<Mutex<Said>>>,
-    /// Outcomes that are recorded later or never.
-    kept_back: Vec<(StepId, NewEvent)>,
+    /// Outcomes that are not recorded yet.
+    kept_back: KeptBack,
     /// How often the code was shown an outcome.
     sights: u64,
     /// Where the last append of this run ended.
@@ -180,6 +182,7 @@ impl Run {
         }
         let lineage = journal.created.lineage.clone();
         let applied = journal.last;
+        let kept_back = KeptBack::new(&store.limits());
         Run {
             id,
             store,
@@ -202,7 +205,7 @@ impl Run {
                 next_wait: 0,
                 parked: BTreeMap::new(),
                 conversations: HashMap::new(),
-                kept_back: Vec::new(),
+                kept_back,
                 sights: 0,
                 position: 0,
                 stopped: None,
@@ -277,11 +280,6 @@ impl Run {
         let why = state.stopped.get_or_insert(why).clone();
         state.wake();
         why
-    }
-
-    /// Outcomes that were kept back are not recorded any more.
-    pub(crate) fn drop_kept_back(&self) {
-        self.state().kept_back.clear();
     }
 
     /// The idempotency key of one of its steps. One that a fork took over unfinished keeps the key

@@ -1,15 +1,16 @@
 //! Holds the bound of [`Durability::Bounded`](crate::Durability): whatever was recorded is on disk
 //! that much later at the latest.
 //!
-//! Invariant: when something was recorded and nobody has waited for it, a sync begins within half
-//! of the bound, which leaves the other half for the disk.
+//! Invariant: when a step is finished and nobody has waited for it, its outcome is recorded and a
+//! sync begins within half of the bound, which leaves the other half for the disk.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use dalsegno_store::{Position, Store};
 
+use crate::run::Run;
 use crate::runtime::Runtime;
 
 /// Syncs what nobody waits for.
@@ -19,6 +20,8 @@ pub struct Syncer {
     bound: Option<Duration>,
     appended: AtomicU64,
     durable: AtomicU64,
+    /// Runs with outcomes that are not recorded yet.
+    late: Mutex<Vec<Weak<Run>>>,
     /// A task is on its way.
     pending: AtomicBool,
     parts: Option<(Arc<dyn Store>, Arc<dyn Runtime>)>,
@@ -35,6 +38,7 @@ impl Syncer {
             bound,
             appended: AtomicU64::new(0),
             durable: AtomicU64::new(0),
+            late: Mutex::default(),
             pending: AtomicBool::new(false),
             parts: bound.map(|_| (store, runtime)),
             me: me.clone(),
@@ -43,8 +47,22 @@ impl Syncer {
 
     /// Something was recorded, up to a position.
     pub(crate) fn appended(&self, position: Position) {
-        let Some(bound) = self.bound else { return };
         self.appended.fetch_max(position, Ordering::SeqCst);
+        self.sync_soon();
+    }
+
+    /// A run has an outcome that is not recorded yet. To be told once, until it is asked for it.
+    pub(crate) fn late(&self, run: &Arc<Run>) {
+        self.late_runs().push(Arc::downgrade(run));
+        self.sync_soon();
+    }
+
+    fn late_runs(&self) -> MutexGuard<'_, Vec<Weak<Run>>> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sync_soon(&self) {
+        let Some(bound) = self.bound else { return };
         if self.pending.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -67,6 +85,10 @@ impl Syncer {
     async fn sync(&self) {
         // What is recorded from here on gets a task of its own.
         self.pending.store(false, Ordering::SeqCst);
+        let late = std::mem::take(&mut *self.late_runs());
+        for run in late.iter().filter_map(Weak::upgrade) {
+            run.record_what_nobody_waits_for().await;
+        }
         let appended = self.appended.load(Ordering::SeqCst);
         if self.durable.load(Ordering::SeqCst) >= appended {
             return;

@@ -27,6 +27,10 @@ struct Odd {
 }
 
 impl Store for Odd {
+    fn limits(&self) -> dalsegno_store::Limits {
+        self.store.limits()
+    }
+
     fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
         Box::pin(async move {
             let mut events = batch.iter().flat_map(|append| &append.events);

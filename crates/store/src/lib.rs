@@ -46,7 +46,7 @@ pub use follow::Follow;
 pub use hash::{Hash, ParseHashError};
 pub use kind::{Kind, MUST_UNDERSTAND};
 pub use local::{
-    Export, FORMAT, ImportReport, Limits, LocalStore, Opened, Options, Problem, Retention, Retired,
+    Export, FORMAT, ImportReport, LocalStore, Opened, Options, Problem, Retention, Retired,
     SnapshotInfo, SnapshotRole, StoreCopy, StoreRepair, StoreReport, WouldRetire,
 };
 pub use name::{NAME_LIMIT_BYTES, NameError, StreamId, StreamKind};
@@ -55,6 +55,6 @@ pub use over::Over;
 pub use rules::Rule;
 pub use state::{Applied, Lease, State, Status, StreamState, field};
 pub use store::{
-    Answer, Append, Appended, LettersTaken, NewEvent, NewPayload, Position, Recorded, RunInfo,
-    RunQuery, Store, Timer,
+    Answer, Append, Appended, LettersTaken, Limits, NewEvent, NewPayload, Position, Recorded,
+    RunInfo, RunQuery, Store, Timer,
 };

@@ -45,7 +45,7 @@ mod watch;
 pub use copy::StoreCopy;
 pub use folder::FORMAT;
 pub use opening::Opened;
-pub use options::{Limits, Options};
+pub use options::Options;
 pub use repair::StoreRepair;
 pub use retention::{Retention, Retired, WouldRetire};
 pub use snapshots::{SnapshotInfo, SnapshotRole};

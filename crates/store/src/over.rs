@@ -6,8 +6,8 @@ use std::fmt;
 
 use crate::mailbox::NewLetter;
 use crate::{
-    Answer, Append, Appended, Event, Lease, LetterRef, LettersTaken, Payload, Position, Recorded,
-    RunInfo, RunQuery, Store, StreamId, StreamKind, Timer, Version,
+    Answer, Append, Appended, Event, Lease, LetterRef, LettersTaken, Limits, Payload, Position,
+    Recorded, RunInfo, RunQuery, Store, StreamId, StreamKind, Timer, Version,
 };
 
 /// A store over another one, for tests that watch, hold up or break what is asked of a store. Each
@@ -15,6 +15,11 @@ use crate::{
 pub trait Over: Send + Sync + fmt::Debug {
     /// The store below.
     fn below(&self) -> &dyn Store;
+
+    /// As [`Store::limits`].
+    fn limits(&self) -> Limits {
+        self.below().limits()
+    }
 
     /// As [`Store::append`].
     fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
@@ -128,6 +133,9 @@ pub trait Over: Send + Sync + fmt::Debug {
 }
 
 impl<T: Over> Store for T {
+    fn limits(&self) -> Limits {
+        Over::limits(self)
+    }
     fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
         Over::append(self, batch)
     }

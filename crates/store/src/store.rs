@@ -240,6 +240,30 @@ pub struct LettersTaken {
     pub bad: Vec<(String, String)>,
 }
 
+/// How large things may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// One payload.
+    pub payload_bytes: u64,
+    /// One event without its payloads that are stored by content.
+    pub event_bytes: u64,
+    /// The events of one append.
+    pub batch_events: u64,
+    /// A letter.
+    pub letter_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            payload_bytes: 64 << 20,
+            event_bytes: 64 << 10,
+            batch_events: 10_000,
+            letter_bytes: 1 << 20,
+        }
+    }
+}
+
 /// Where everything lives.
 ///
 /// [`Store::durable`] and [`Store::changed`] wait without blocking. The others do their work when
@@ -247,6 +271,9 @@ pub struct LettersTaken {
 /// files; [`Store::send`] and [`Store::take_letters`] sync them. A runtime with a single thread that
 /// must not stall does these elsewhere.
 pub trait Store: Send + Sync + fmt::Debug {
+    /// How large things may be here.
+    fn limits(&self) -> Limits;
+
     /// Appends to one or more streams: all of it, or nothing. The events are ordered and visible
     /// when it answers, and durable when [`Store::durable`] says so.
     fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended>;

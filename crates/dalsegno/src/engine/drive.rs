@@ -39,6 +39,8 @@ pub(super) enum Left {
     Stopped(Stopped),
     /// Something has come for the run.
     Arrived,
+    /// It pauses, and something that it did is not recorded yet.
+    Late,
 }
 
 impl Engine {
@@ -275,6 +277,7 @@ where
                 Poll::Ready(Ok(_)) if is_in_attention(run) => {}
                 Poll::Ready(Ok(returned)) => return Poll::Ready(Left::Returned(returned)),
                 Poll::Ready(Err(panic)) => return Poll::Ready(Left::Panicked(panic)),
+                Poll::Pending if run.is_late() => return Poll::Ready(Left::Late),
                 Poll::Pending => {}
             }
             if let Some(left) = look(run) {
@@ -318,6 +321,8 @@ where
                 drop(run.catch_up().await);
                 engine.tell_children(run).await;
             }
+            // If it cannot be recorded, the run has stopped.
+            Left::Late => run.record_late().await,
             left => return left,
         }
     }

@@ -34,7 +34,7 @@ impl Engine {
                     .await
             }
             Left::Waiting(waits) => self.suspend(run, waits).await,
-            Left::Arrived => self.suspend(run, Vec::new()).await,
+            Left::Arrived | Left::Late => self.suspend(run, Vec::new()).await,
             Left::Stopped(stopped) => self.stopped(run, stopped).await,
         }
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::{
-    Answer, Append, Appended, Event, Lease, LetterRef, LettersTaken, Payload, Position, Recorded,
-    RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer, Version,
+    Answer, Append, Appended, Event, Lease, LetterRef, LettersTaken, Limits, Payload, Position,
+    Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer, Version,
 };
 
 /// Another store, for reading.
@@ -19,6 +19,10 @@ fn refused<'a, T: Send + 'a>() -> Answer<'a, T> {
 }
 
 impl Store for ReadOnly {
+    fn limits(&self) -> Limits {
+        self.0.limits()
+    }
+
     fn append(&self, _batch: Vec<Append>) -> Answer<'_, Appended> {
         refused()
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use dalsegno_store::{Append, Event, Fields, Kind, NewEvent, StoreError, StreamId};
 
+use super::kept_back::{Taken, bytes_of};
 use super::{Active, Run, RunState, Stopped};
 use crate::budget::Usage;
 use crate::effect::{Effect, Moment};
@@ -78,10 +79,15 @@ impl Run {
         }
         let _active = Active::new(self);
         let now_us = self.runtime.now_us();
-        let kept = match self.settings.mutant.breaks(Rule::RecordWhatItDependsOn) {
-            true => Vec::new(),
-            false => std::mem::take(&mut self.state().kept_back),
+        let mut kept = match self.settings.mutant.breaks(Rule::RecordWhatItDependsOn) {
+            true => None,
+            false => Some(self.take_kept_back().await),
         };
+        let kept_events = kept.iter().flat_map(|kept| &kept.list);
+        let mut all: Vec<NewEvent> = kept_events.map(|kept| kept.event.clone()).collect();
+        if all.is_empty() && events.is_empty() {
+            return Ok(self.state().applied);
+        }
         let noted: Vec<(Noted, u64)> = {
             let state = self.state();
             // With how far each is from the last of them.
@@ -91,11 +97,23 @@ impl Run {
                 .filter_map(|(event, behind)| Some((state.noted(event)?, behind)))
                 .collect()
         };
-        let mut all: Vec<NewEvent> = kept.iter().map(|(_, event)| event.clone()).collect();
-        let before = all.len();
-        all.extend(events);
-        match self.append_with(all, others, last).await {
+        let bytes = events.iter().map(bytes_of).sum();
+        let appended = if !all.is_empty() && !self.state().kept_back.fit_with(bytes) {
+            // One after the other: together they may be more than an append can take.
+            match self.append_with(all, Vec::new(), last).await {
+                Err(e) => Err(e),
+                Ok(head) => {
+                    kept.take().into_iter().for_each(Taken::recorded);
+                    self.append_with(events, others, last.map(|_| head)).await
+                }
+            }
+        } else {
+            all.extend(events);
+            self.append_with(all, others, last).await
+        };
+        match appended {
             Ok(head) => {
+                kept.into_iter().for_each(Taken::recorded);
                 let mut state = self.state();
                 for (noted, behind) in noted {
                     state.note(&self.id, noted, head - behind, now_us);
@@ -103,12 +121,7 @@ impl Run {
                 Ok(head)
             }
             Err(e) => {
-                // They are still to be recorded, if anything is.
-                if before > 0 {
-                    let mut state = self.state();
-                    let newer = std::mem::replace(&mut state.kept_back, kept);
-                    state.kept_back.extend(newer);
-                }
+                kept.into_iter().for_each(Taken::not_recorded);
                 match expected(&e) {
                     true => Err(NotRecorded::Refused(e.to_string())),
                     false => Err(self.not_recorded(e)),

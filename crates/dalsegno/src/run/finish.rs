@@ -1,7 +1,7 @@
 //! The way up of a step: its outcome is recorded, and durable where the rule says so.
 //!
-//! Invariant: an outcome is recorded before the code sees it, except where granularity keeps it
-//! back; and then before anything that could depend on it can be seen from outside.
+//! Invariant: an outcome that must be durable is, before the code sees it. Any other is recorded
+//! before anything that could depend on it is, in the same append (see `kept_back.rs`).
 
 use std::sync::Arc;
 
@@ -13,17 +13,11 @@ use super::begin::{retry_timer, shown};
 use super::{Begun, Doubt, Run, Step, Stopped, Ticket};
 use crate::attention::{Attention, AttentionKind};
 use crate::budget::Usage;
-use crate::effect::{Effect, Moment};
+use crate::effect::{self, Effect, Moment};
 use crate::failure::{Certainty, Failure, FailureKind};
 use crate::journal::{Outcome, Verdict};
 use crate::record;
-use crate::step::StepId;
-
-/// So many outcomes are kept back at most: they are in memory, and go into one append. The next one
-/// is recorded, and takes them along.
-const KEPT_BACK_LIMIT: usize = 256;
-/// Larger outcomes are not kept back in memory.
-const KEPT_BACK_LIMIT_BYTES: usize = 64 << 10;
+use crate::rules::Rule;
 
 /// What a step that was executed came to.
 #[derive(Clone, Debug)]
@@ -54,15 +48,22 @@ impl Run {
     ) -> Result<Result<(), Failure>, Stopped> {
         let step = &ticket.step.clone();
         let was_done = matches!(done, Done::Succeeded { .. });
-        let events = outcome_events(step, done, &ticket.used);
-        let room = self.state().kept_back.len() < KEPT_BACK_LIMIT;
-        let finished = if ticket.kept_back && room && small(&events) {
+        let mut events = outcome_events(step, done, &ticket.used);
+        let finished = if self.is_kept_back(&ticket, &events) {
             let mut state = self.state();
-            for event in events {
+            let mut tell_syncer = false;
+            for event in events.drain(..) {
                 state.note_usage(&event);
-                state.kept_back.push((step.id.clone(), event));
+                let id = step.id.clone();
+                match ticket.kept_back {
+                    true => state.kept_back.keep(id, event),
+                    false => tell_syncer |= state.kept_back.keep_for_soon(id, event),
+                }
             }
             drop(state);
+            if tell_syncer {
+                self.syncer.late(self);
+            }
             drop(ticket.counted.take());
             Ok(())
         } else {
@@ -94,7 +95,7 @@ impl Run {
             if state.sights != sights {
                 // While this was on its way to the disk, the code saw something else.
                 let seen = record::seen(&step.id, step.kind);
-                state.kept_back.push((step.id.clone(), seen));
+                state.kept_back.keep(step.id.clone(), seen);
             }
             finished
         };
@@ -105,22 +106,19 @@ impl Run {
         Ok(finished)
     }
 
-    /// Forgets outcomes that were kept back inside a plan step, which has its own now. What they
-    /// used.
-    pub(crate) fn forget_kept_back(&self, plan_step: &StepId) -> Usage {
-        let inside = format!("{plan_step}/");
-        let mut used = Usage::default();
-        let mut state = self.state();
-        state.kept_back.retain(|(id, event)| {
-            let forget = id.as_str().starts_with(&inside);
-            if let (true, Some(usage)) = (forget, super::append::used(event)) {
-                used.add(&usage);
-            }
-            !forget
-        });
-        // It counts with the plan step.
-        state.journal.usage.subtract(&used);
-        used
+    /// Whether an outcome need not be recorded before the code sees it.
+    fn is_kept_back(&self, ticket: &Ticket, events: &[NewEvent]) -> bool {
+        let step = &ticket.step;
+        let waits = effect::waits(step.effect, self.settings.durability, Moment::AfterOutcome);
+        let hasty = self.settings.mutant.breaks(Rule::RecordWhatItDependsOn);
+        let state = self.state();
+        // What the journal knows of a step, it must also know the outcome of.
+        let is_known = state.journal.steps.contains_key(&step.id);
+        let may_be_late = !waits && !hasty && !is_known && !self.is_replay();
+        match events {
+            [outcome] => (ticket.kept_back || may_be_late) && state.kept_back.has_room_for(outcome),
+            _ => false,
+        }
     }
 
     /// Records that a step in doubt happened, or did not, and goes on with it.
@@ -206,9 +204,4 @@ fn outcome_events(step: &Step, done: Done, used: &Usage) -> Vec<NewEvent> {
             vec![record::with_usage(event, used), timer]
         }
     }
-}
-
-fn small(events: &[NewEvent]) -> bool {
-    let bytes = |event: &NewEvent| event.output.as_ref().map_or(0, |output| output.bytes.len());
-    events.iter().map(bytes).sum::<usize>() <= KEPT_BACK_LIMIT_BYTES
 }

@@ -253,7 +253,7 @@ impl RunState {
         }
         let step = self.journal.steps.get(id);
         if let Some(kind) = step.filter(|s| s.seen.is_none()).map(|step| step.kind) {
-            self.kept_back.push((id.clone(), record::seen(id, kind)));
+            self.kept_back.keep(id.clone(), record::seen(id, kind));
         }
     }
 }

@@ -8,10 +8,19 @@ use crate::mailbox::NewLetter;
 use crate::name::{StreamId, StreamKind};
 use crate::state::Lease;
 use crate::store::{
-    Answer, Append, Appended, LettersTaken, Position, Recorded, RunInfo, RunQuery, Store, Timer,
+    Answer, Append, Appended, LettersTaken, Limits, Position, Recorded, RunInfo, RunQuery, Store,
+    Timer,
 };
 
 impl Store for LocalStore {
+    fn limits(&self) -> Limits {
+        let options = &self.inner.options;
+        Limits {
+            event_bytes: options.event_bytes(),
+            ..options.limits
+        }
+    }
+
     fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
         Box::pin(async move { self.inner.append(batch) })
     }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use super::disk::Disk;
 use super::folder::Folder;
-use super::options::Limits;
 use super::{Inner, lock};
 use crate::error::StoreError;
 use crate::event::{EventRef, LetterRef};
@@ -15,7 +14,7 @@ use crate::fields::Fields;
 use crate::kind::Kind;
 use crate::mailbox::{Arrived, Inbox, Letter, MailboxError, NewLetter, Outbox};
 use crate::rules::Rule;
-use crate::store::{Append, LettersTaken, NewEvent, NewPayload};
+use crate::store::{Append, LettersTaken, Limits, NewEvent, NewPayload};
 
 /// So many letters are taken before their files are removed. Far below the number of senders that
 /// a state remembers.

@@ -13,33 +13,10 @@ use crate::error::StoreError;
 use crate::rules::Mutant;
 #[cfg(feature = "mutants")]
 use crate::rules::Rule;
+use crate::store::Limits;
 
 /// The smallest segment that the largest records fit into.
 const SMALLEST_SEGMENT_BYTES: u64 = 32 * 1024;
-
-/// How large things may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// One payload.
-    pub payload_bytes: u64,
-    /// One event without its payloads that are stored by content.
-    pub event_bytes: u64,
-    /// The events of one append.
-    pub batch_events: u64,
-    /// A letter.
-    pub letter_bytes: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            payload_bytes: 64 << 20,
-            event_bytes: 64 << 10,
-            batch_events: 10_000,
-            letter_bytes: 1 << 20,
-        }
-    }
-}
 
 /// The time in microseconds since 1970.
 #[derive(Clone)]
