@@ -153,6 +153,9 @@ pub enum StoreError {
     /// A letter could not be sent or taken.
     #[error(transparent)]
     Mailbox(#[from] MailboxError),
+    /// The database behind the store did not do what was asked.
+    #[error("{0}")]
+    Backend(String),
     /// A portable file could not be written or read.
     #[error(transparent)]
     Portable(#[from] crate::portable::PortableError),

@@ -18,6 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod engine;
 pub mod mailbox;
 pub mod payload;
 pub mod portable;
@@ -29,6 +30,7 @@ mod fields;
 mod follow;
 mod hash;
 mod index;
+mod judge;
 mod kind;
 mod local;
 mod name;
@@ -55,6 +57,6 @@ pub use over::Over;
 pub use rules::Rule;
 pub use state::{Applied, Lease, State, Status, StreamState, field};
 pub use store::{
-    Answer, Append, Appended, LettersTaken, Limits, NewEvent, NewPayload, Position, Recorded,
-    RunInfo, RunQuery, Store, Timer,
+    Answer, Append, Appended, Claim, LettersTaken, Limits, NewEvent, NewPayload, Position,
+    Recorded, RunInfo, RunQuery, Store, Timer,
 };

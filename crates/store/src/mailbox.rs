@@ -47,7 +47,7 @@
 
 mod error;
 mod inbox;
-mod letter;
+pub(crate) mod letter;
 mod outbox;
 
 pub use error::MailboxError;

@@ -6,8 +6,8 @@ use std::fmt;
 
 use crate::mailbox::NewLetter;
 use crate::{
-    Answer, Append, Appended, Event, Lease, LetterRef, LettersTaken, Limits, Payload, Position,
-    Recorded, RunInfo, RunQuery, Store, StreamId, StreamKind, Timer, Version,
+    Answer, Append, Appended, Claim, Event, Lease, LetterRef, LettersTaken, Limits, Payload,
+    Position, Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer, Version,
 };
 
 /// A store over another one, for tests that watch, hold up or break what is asked of a store. Each
@@ -94,6 +94,20 @@ pub trait Over: Send + Sync + fmt::Debug {
     /// As [`Store::release_lease`].
     fn release_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
         self.below().release_lease(run, token)
+    }
+
+    /// As [`Store::renew_leases`].
+    fn renew_leases<'a>(
+        &'a self,
+        held: &'a [(StreamId, u64)],
+        for_us: u64,
+    ) -> Answer<'a, Vec<Result<Lease, StoreError>>> {
+        self.below().renew_leases(held, for_us)
+    }
+
+    /// As [`Store::claim`].
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Vec<(StreamId, Lease)>> {
+        self.below().claim(claim)
     }
 
     /// As [`Store::timers_due`].
@@ -188,6 +202,16 @@ impl<T: Over> Store for T {
     }
     fn release_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
         Over::release_lease(self, run, token)
+    }
+    fn renew_leases<'a>(
+        &'a self,
+        held: &'a [(StreamId, u64)],
+        for_us: u64,
+    ) -> Answer<'a, Vec<Result<Lease, StoreError>>> {
+        Over::renew_leases(self, held, for_us)
+    }
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Vec<(StreamId, Lease)>> {
+        Over::claim(self, claim)
     }
     fn timers_due(&self, now_us: u64, limit: usize) -> Answer<'_, Vec<Timer>> {
         Over::timers_due(self, now_us, limit)

@@ -22,6 +22,10 @@ mod tests;
 pub mod field {
     /// `RunCreated`: the agent's name.
     pub const AGENT: u64 = 1;
+    /// `RunCreated`: the queue that workers take it from; the one without a name if left out.
+    pub const QUEUE: u64 = 11;
+    /// `RunCreated`: its priority in the queue, higher first; 0 if left out.
+    pub const PRIORITY: u64 = 12;
     /// `AttentionRaised`: why.
     pub const REASON: u64 = 1;
     /// `LeaseTaken`: who.

@@ -228,6 +228,21 @@ pub struct Timer {
     pub due_us: u64,
 }
 
+/// Which runs a worker wants to go on with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// The worker.
+    pub owner: String,
+    /// For how long it takes them, in microseconds.
+    pub for_us: u64,
+    /// At most so many.
+    pub limit: usize,
+    /// Only runs of these agents; of all if empty.
+    pub agents: Vec<String>,
+    /// Only runs of these queues; of all if empty. Runs without a queue are in the queue ``.
+    pub queues: Vec<String>,
+}
+
 /// What became of the letters that were waiting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -351,6 +366,28 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Gives it back.
     fn release_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()>;
+
+    /// Goes on holding several runs. What became of each is said there.
+    fn renew_leases<'a>(
+        &'a self,
+        held: &'a [(StreamId, u64)],
+        for_us: u64,
+    ) -> Answer<'a, Vec<Result<Lease, StoreError>>> {
+        Box::pin(async move {
+            let mut renewed = Vec::with_capacity(held.len());
+            for (run, token) in held {
+                renewed.push(self.renew_lease(run, *token, for_us).await);
+            }
+            Ok(renewed)
+        })
+    }
+
+    /// Takes runs that may go on now and that nobody holds. A store that many processes share gives
+    /// those of the highest priority first, then those that have waited longest; this default gives
+    /// unfinished runs that nobody holds and that wait for no person, by name.
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Vec<(StreamId, Lease)>> {
+        Box::pin(crate::engine::claim_by_name(self, claim))
+    }
 
     /// Timers due at a time, the longest overdue first.
     fn timers_due(&self, now_us: u64, limit: usize) -> Answer<'_, Vec<Timer>>;

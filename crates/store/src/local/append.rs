@@ -6,24 +6,20 @@
 //! get no reference from an event if they may be on their way out (`State::pieces_from`).
 
 use std::collections::HashMap;
-use std::mem;
 use std::sync::Arc;
 
 use super::{Core, Inner, lock};
 use crate::error::StoreError;
-use crate::event::{Body, Event, INLINE_LIMIT_BYTES, Payload, Version};
-use crate::fields::Fields;
+use crate::event::{Event, Version};
 use crate::hash::Hash;
-use crate::kind::Kind;
+use crate::judge::{self, Judge, Payloads, within};
 use crate::local::record;
-use crate::name::{self, StreamId, StreamKind};
-use crate::payload::{self, Piece};
-use crate::rules::{Mutant, Rule};
-use crate::state::{COUNT_LIMIT, State, StreamState};
+use crate::name::StreamId;
+use crate::payload::Piece;
+use crate::rules::Rule;
+use crate::state::{State, StreamState};
 use crate::store::{Append, Appended, NewEvent, NewPayload};
 
-/// A content type as long as this is none.
-const CONTENT_TYPE_LIMIT_BYTES: usize = 200;
 /// Pieces go to the log in batches of about this size.
 const PIECE_BATCH_BYTES: usize = 256 * 1024;
 /// What a record costs in the log beside its bytes, at most.
@@ -32,7 +28,7 @@ const RECORD_OVERHEAD_BYTES: u64 = 64;
 /// Payloads ready to be stored.
 struct Prepared {
     /// For each event of the batch, input and output.
-    payloads: Vec<[Option<Payload>; 2]>,
+    payloads: Vec<Payloads>,
     /// What is not stored yet, children first.
     pieces: Vec<Piece>,
     /// `State::pieces_from` when the pieces were looked up, if any were.
@@ -42,16 +38,7 @@ struct Prepared {
 impl Inner {
     /// Appends for a user.
     pub fn append(&self, batch: Vec<Append>) -> Result<Appended, StoreError> {
-        for append in &batch {
-            if append.stream.kind() == StreamKind::Store {
-                let kind = append.events.first().map(|event| event.kind.clone());
-                return Err(StoreError::Refused {
-                    stream: append.stream.clone(),
-                    kind: kind.unwrap_or(Kind::StoreRecovered),
-                    why: "only the store writes there".into(),
-                });
-            }
-        }
+        judge::check_streams(&batch)?;
         self.append_any(batch)
     }
 
@@ -82,7 +69,7 @@ impl Inner {
     }
 
     fn append_any(&self, mut batch: Vec<Append>) -> Result<Appended, StoreError> {
-        self.check_sizes(&batch)?;
+        judge::check_sizes(&batch, &self.options.limits)?;
         loop {
             let prepared = self.prepare(&batch)?;
             let mut core = lock(&self.core);
@@ -100,31 +87,11 @@ impl Inner {
         }
     }
 
-    fn check_sizes(&self, batch: &[Append]) -> Result<(), StoreError> {
-        let limits = &self.options.limits;
-        let events: u64 = batch.iter().map(|append| append.events.len() as u64).sum();
-        within("an append of events", events, limits.batch_events)?;
-        for event in batch.iter().flat_map(|append| &append.events) {
-            if let Kind::User(kind) = &event.kind {
-                name::check_name(kind)?;
-            }
-            for payload in event.input.iter().chain(&event.output) {
-                let bytes = payload.bytes.len() as u64;
-                within("a payload", bytes, limits.payload_bytes)?;
-                let length = payload.content_type.len() as u64;
-                let limit = CONTENT_TYPE_LIMIT_BYTES as u64;
-                within("a content type", length, limit)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Cuts large payloads into pieces, and finds out which are new.
     fn prepare(&self, batch: &[Append]) -> Result<Prepared, StoreError> {
         let events = || batch.iter().flat_map(|append| &append.events);
-        let is_large = |payload: &NewPayload| payload.bytes.len() > INLINE_LIMIT_BYTES;
         let mut payloads = events().flat_map(|event| event.input.iter().chain(&event.output));
-        let pieces_from = match payloads.any(is_large) {
+        let pieces_from = match payloads.any(judge::is_large) {
             true => {
                 let core = lock(&self.core);
                 if core.closed {
@@ -159,27 +126,16 @@ impl Inner {
         pieces: &mut Vec<Piece>,
         new: &mut std::collections::HashSet<Hash>,
         pieces_from: Option<u64>,
-    ) -> Payload {
-        let body = if payload.bytes.len() <= INLINE_LIMIT_BYTES {
-            Body::Inline(payload.bytes.clone())
-        } else {
-            // An index that fails here is no harm: what is not found is stored again.
-            let known = |hash: &Hash| {
-                let is_stored = |from| self.is_stored(hash, from).unwrap_or(false);
-                new.contains(hash) || pieces_from.is_some_and(is_stored)
-            };
-            let split = payload::split(&payload.bytes, known);
-            new.extend(split.pieces.iter().map(|piece| piece.hash));
-            pieces.extend(split.pieces);
-            Body::Stored {
-                root: split.root,
-                bytes: split.len,
-            }
+    ) -> crate::event::Payload {
+        let before = pieces.len();
+        // An index that fails here is no harm: what is not found is stored again.
+        let known = |hash: &Hash| {
+            let is_stored = |from| self.is_stored(hash, from).unwrap_or(false);
+            new.contains(hash) || pieces_from.is_some_and(is_stored)
         };
-        Payload {
-            content_type: payload.content_type.clone(),
-            body,
-        }
+        let stored = judge::store_payload(payload, known, pieces);
+        new.extend(pieces[before..].iter().map(|piece| piece.hash));
+        stored
     }
 
     /// Checks a batch against the state, and appends it.
@@ -193,75 +149,47 @@ impl Inner {
             return Err(StoreError::Closed);
         }
         let log = self.disk.log()?;
-        let now_us = self.options.clock.now_us();
+        let mut judge = Judge {
+            own_event_bytes: self.options.own_event_bytes(),
+            event_bytes: self.options.event_bytes(),
+            behind: record::BEFORE_EVENT,
+            mutant: self.options.mutant,
+            ..Judge::new(
+                core.state.clock,
+                self.options.clock.now_us(),
+                &self.options.limits,
+            )
+        };
         let mut drafts: HashMap<StreamId, StreamState> = HashMap::with_capacity(batch.len());
-        let mut events = Vec::new();
-        let mut records: Vec<Vec<u8>> = Vec::new();
-        let mut clock = core.state.clock;
         let mut payloads = prepared.payloads.into_iter();
-        let mut bytes = 0;
         for append in batch.iter_mut() {
             let draft = match drafts.entry(append.stream.clone()) {
                 std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::hash_map::Entry::Vacant(entry) => {
-                    entry.insert(self.draft(core, append, now_us)?)
+                    entry.insert(self.draft(core, append, judge.now_us)?)
                 }
             };
-            check_position(append, draft, self.options.mutant)?;
-            for new in &mut append.events {
-                let [input, output] = payloads.next().unwrap_or_default();
-                clock += 1;
-                let sequence = draft.head.sequence + 1;
-                // By its number, so that it is the same now and when it is read again.
-                let kind = match &new.kind {
-                    Kind::Unknown(number) => Kind::from_number(*number),
-                    kind => kind.clone(),
-                };
-                let event = Event {
-                    memory: new.memory,
-                    input,
-                    output,
-                    sources: mem::take(&mut new.sources),
-                    cause: new.cause.take(),
-                    fields: mem::take(&mut new.fields),
-                    letter: new.letter.take(),
-                    ..Event::new(append.stream.clone(), sequence, clock, now_us, kind)
-                };
-                if clock >= COUNT_LIMIT {
-                    // Only a forged clock gets there; nothing would follow it.
-                    let (what, size, limit) = ("the store's clock", clock, COUNT_LIMIT);
-                    return Err(StoreError::TooLarge { what, size, limit });
-                }
-                let record = record::of_event(&event);
-                let encoded = record::event_of(&record);
-                let limit = match append.stream.kind() {
-                    // What the user allows users.
-                    StreamKind::Run | StreamKind::Memory => self.options.event_bytes(),
-                    StreamKind::Store => self.options.own_event_bytes(),
-                };
-                within("an event", encoded.len() as u64, limit)?;
-                bytes += encoded.len() as u64 + RECORD_OVERHEAD_BYTES;
-                let taken = check_readable(&event).and_then(|()| draft.apply(&event));
-                taken.map_err(|why| StoreError::Refused {
-                    stream: append.stream.clone(),
-                    kind: new.kind.clone(),
-                    why,
-                })?;
-                draft.head = draft.head.after(encoded);
-                events.push((event, draft.head.hash));
-                records.push(record);
-            }
+            judge.take(append, draft, &mut payloads)?;
         }
+        let placed = judge.placed;
+        let sizes = placed
+            .iter()
+            .map(|placed| record::event_of(&placed.bytes).len() as u64 + RECORD_OVERHEAD_BYTES);
+        let bytes = sizes.sum();
         within("an append", bytes, self.options.batch_bytes())?;
         let heads = batch.iter().map(|append| {
             let draft = drafts.get(&append.stream);
             draft.map_or(Version::START, |draft| draft.head)
         });
         let heads = heads.collect();
-        if events.is_empty() {
+        if placed.is_empty() {
             let position = core.applied;
             return Ok(Appended { heads, position });
         }
+        let (records, events): (Vec<Vec<u8>>, Vec<(Event, Hash)>) = placed
+            .into_iter()
+            .map(|placed| (placed.bytes, (placed.event, placed.hash)))
+            .unzip();
         let mutant = self.options.mutant;
         let pieces_last = mutant.breaks(Rule::PiecesBeforeEvents);
         if !pieces_last {
@@ -326,34 +254,16 @@ impl Inner {
     /// The state of a stream to try a batch on.
     fn draft(&self, core: &Core, append: &Append, now_us: u64) -> Result<StreamState, StoreError> {
         let stream = &append.stream;
-        let refused = |why: &str| StoreError::Refused {
-            stream: stream.clone(),
-            kind: append
-                .events
-                .first()
-                .map_or(Kind::RunCreated, |event| event.kind.clone()),
-            why: why.into(),
-        };
         if let Some(found) = core.state.streams.get(stream) {
-            // The store's own stream goes on: it has to say what was lost.
-            if found.broken && stream.kind() != StreamKind::Store {
-                return Err(refused("events of it were lost, it can only be read"));
-            }
-            return Ok(found.clone());
+            return judge::draft(append, Some(found), now_us);
         }
         if core.state.retiring.contains(stream) {
-            return Err(refused("it is being removed, use another name for now"));
+            let why = "it is being removed, use another name for now";
+            return Err(judge::refused(append, why));
         }
         match self.ended(core, stream)? {
-            Some(ended) => {
-                // Where the caller thinks it is matters more than that it has ended.
-                check_expected(append, ended.head)?;
-                Err(StoreError::Ended {
-                    stream: stream.clone(),
-                    status: ended.status,
-                })
-            }
-            None => Ok(StreamState::new(now_us)),
+            Some(ended) => Err(judge::ended(append, ended.head, ended.status)),
+            None => judge::draft(append, None, now_us),
         }
     }
 
@@ -411,19 +321,6 @@ impl Core {
     }
 }
 
-/// Fields can be built that read back as others or not at all. The log would keep them and every
-/// later opening would see something else, so it is the caller who is told.
-fn check_readable(event: &Event) -> Result<(), String> {
-    if event.fields.are_plain() {
-        return Ok(());
-    }
-    match Fields::decode(&event.fields.encode()) {
-        Ok(fields) if fields == event.fields => Ok(()),
-        Ok(_) => Err("its fields would be read as others: use the type that each value has".into()),
-        Err(e) => Err(format!("its fields could not be read again: {e}")),
-    }
-}
-
 /// As if an append were no more than its events. For showing that a test notices.
 fn one_by_one(
     log: &dalsegno_log::Log,
@@ -434,39 +331,4 @@ fn one_by_one(
         log.append(record)?;
     }
     Ok(first..=log.last_lsn())
-}
-
-fn check_position(append: &Append, draft: &StreamState, mutant: Mutant) -> Result<(), StoreError> {
-    if !mutant.breaks(Rule::CheckExpected) {
-        check_expected(append, draft.head)?;
-    }
-    match append.token {
-        _ if mutant.breaks(Rule::CheckToken) => Ok(()),
-        Some(token) if draft.lease.as_ref().is_none_or(|l| l.token != token) => {
-            Err(StoreError::Fenced {
-                stream: append.stream.clone(),
-                token,
-                current: draft.last_token,
-            })
-        }
-        _ => Ok(()),
-    }
-}
-
-fn check_expected(append: &Append, head: Version) -> Result<(), StoreError> {
-    match append.expected {
-        Some(expected) if expected != head.sequence => Err(StoreError::Conflict {
-            stream: append.stream.clone(),
-            expected,
-            head,
-        }),
-        _ => Ok(()),
-    }
-}
-
-pub(crate) fn within(what: &'static str, size: u64, limit: u64) -> Result<(), StoreError> {
-    if size <= limit {
-        return Ok(());
-    }
-    Err(StoreError::TooLarge { what, size, limit })
 }

@@ -11,12 +11,11 @@ use std::collections::HashMap;
 
 use super::disk::Disk;
 use super::{Inner, lock};
+use crate::engine::{lease_released, lease_taken};
 use crate::error::StoreError;
-use crate::fields::Fields;
-use crate::kind::Kind;
 use crate::name::StreamId;
-use crate::state::{Lease, State, field};
-use crate::store::{Append, NewEvent, RunInfo};
+use crate::state::{Lease, State};
+use crate::store::{Append, RunInfo};
 
 /// Until when each lease that was taken since the store was opened is held: token and time.
 #[derive(Debug, Default)]
@@ -83,11 +82,7 @@ impl Inner {
                 token,
                 until_us: now_us.saturating_add(for_us),
             };
-            let fields = Fields::new()
-                .with(field::OWNER, owner)
-                .with(field::TOKEN, token)
-                .with(field::UNTIL, lease.until_us);
-            let event = NewEvent::new(Kind::LeaseTaken).with_fields(fields);
+            let event = lease_taken(&lease);
             let append = Append::to(run.clone(), vec![event]).expecting(head);
             match self.append(vec![append]) {
                 Ok(_) => {
@@ -135,8 +130,7 @@ impl Inner {
     /// Gives a run back.
     pub fn release_lease(&self, run: &StreamId, token: u64) -> Result<(), StoreError> {
         let mut leases = lock(&self.leases);
-        let fields = Fields::new().with(field::TOKEN, token);
-        let event = NewEvent::new(Kind::LeaseReleased).with_fields(fields);
+        let event = lease_released(token);
         self.append(vec![Append::to(run.clone(), vec![event]).under(token)])?;
         leases.0.remove(run);
         Ok(())

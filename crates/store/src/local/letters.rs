@@ -8,20 +8,16 @@ use std::sync::{Arc, Mutex, OnceLock};
 use super::disk::Disk;
 use super::folder::Folder;
 use super::{Inner, lock};
+use crate::engine;
 use crate::error::StoreError;
 use crate::event::{EventRef, LetterRef};
-use crate::fields::Fields;
-use crate::kind::Kind;
 use crate::mailbox::{Arrived, Inbox, Letter, MailboxError, NewLetter, Outbox};
 use crate::rules::Rule;
-use crate::store::{Append, LettersTaken, Limits, NewEvent, NewPayload};
+use crate::store::{Append, LettersTaken, Limits};
 
 /// So many letters are taken before their files are removed. Far below the number of senders that
 /// a state remembers.
 const AT_ONCE: usize = 256;
-/// `LetterRefused`: whom the letter was for, and why it was not taken.
-const TO: u64 = 1;
-const WHY: u64 = 2;
 
 /// Both sides of a store's mailbox, opened when first used.
 #[derive(Debug)]
@@ -57,11 +53,7 @@ impl Boxes {
 impl Inner {
     /// Puts a letter into the mailbox.
     pub fn send(&self, letter: NewLetter) -> Result<LetterRef, StoreError> {
-        check_kind(&letter.kind).map_err(|why| StoreError::Refused {
-            stream: letter.to.clone(),
-            kind: letter.kind.clone(),
-            why,
-        })?;
+        engine::check_letter(&letter.to, &letter.kind)?;
         Ok(self.letters.outbox()?.send(letter)?)
     }
 
@@ -153,19 +145,8 @@ impl Inner {
     fn take_letter(&self, letter: Letter, all: &mut LettersTaken) -> Result<u64, StoreError> {
         let letter_ref = letter.letter_ref();
         let to = letter.to.clone();
-        let taken = check_kind(&letter.kind)
-            .map_err(|why| StoreError::Refused {
-                stream: to.clone(),
-                kind: letter.kind.clone(),
-                why,
-            })
-            .and_then(|()| {
-                let mut event = NewEvent::new(letter.kind).with_fields(letter.fields);
-                let payload = letter.payload;
-                event.input = payload.map(|(kind, bytes)| NewPayload::new(kind, bytes));
-                event.letter = Some(letter_ref.clone());
-                self.append(vec![Append::to(to.clone(), vec![event])])
-            });
+        let taken = engine::letter_event(letter)
+            .and_then(|event| self.append(vec![Append::to(to.clone(), vec![event])]));
         let why = match taken {
             Ok(appended) => {
                 let sequence = appended.heads.first().map_or(0, |head| head.sequence);
@@ -176,40 +157,13 @@ impl Inner {
                 all.taken.push((letter_ref, event));
                 return Ok(appended.position);
             }
-            Err(
-                e @ (StoreError::Refused { .. }
-                | StoreError::Ended { .. }
-                | StoreError::TooLarge { .. }
-                | StoreError::Name(_)),
-            ) => e.to_string(),
+            Err(e) if engine::is_letters_fault(&e) => e.to_string(),
             // The disk, not the letter: it stays where it is.
             Err(e) => return Err(e),
         };
-        let fields = Fields::new()
-            .with(TO, to.to_string().as_str())
-            .with(WHY, why.as_str());
-        let mut event = NewEvent::new(Kind::LetterRefused).with_fields(fields);
-        event.letter = Some(letter_ref.clone());
+        let event = engine::letter_refused(&letter_ref, &to, &why);
         let appended = self.append_own(vec![event])?;
         all.refused.push((letter_ref, why));
         Ok(appended.position)
-    }
-}
-
-/// What may be said to a run from outside.
-fn check_kind(kind: &Kind) -> Result<(), String> {
-    match kind {
-        Kind::SignalReceived
-        | Kind::ApprovalAnswered
-        | Kind::CancelRequested
-        | Kind::StepResolved
-        | Kind::AttentionCleared
-        | Kind::BudgetSet
-        | Kind::User(_) => Ok(()),
-        _ => Err(
-            "a letter can be a signal, an answer, a request to cancel, what became of a step, \
-                  the end of attention, a budget, or an event of your own kind"
-                .into(),
-        ),
     }
 }

@@ -11,6 +11,7 @@ use dalsegno_log::SegmentInfo;
 use super::indexes::{self, decode};
 use super::recent::RecentEvent;
 use super::{Core, Inner, lock};
+use crate::engine::run_info;
 use crate::error::StoreError;
 use crate::event::Version;
 use crate::hash::Hash;
@@ -286,21 +287,7 @@ fn at_most(limit: usize) -> usize {
 }
 
 fn live_info(run: &StreamId, stream: &StreamState) -> Option<RunInfo> {
-    if run.kind() != StreamKind::Run {
-        return None;
-    }
-    Some(RunInfo {
-        run: run.clone(),
-        // One that lost its beginning.
-        status: stream.status.unwrap_or(Status::Pending),
-        agent: stream.agent.as_deref().map(str::to_owned),
-        created_us: stream.created_us,
-        updated_us: stream.updated_us,
-        head: stream.head,
-        attention: stream.attention.clone(),
-        lease: stream.lease.clone(),
-        next_timer_us: stream.timers.values().min().copied(),
-    })
+    (run.kind() == StreamKind::Run).then(|| run_info(run, stream))
 }
 
 fn ended_info(ended: EndedRun) -> RunInfo {

@@ -10,7 +10,6 @@
 use minicbor::Decoder;
 
 use crate::error::StoreError;
-use crate::event::Event;
 use crate::hash::Hash;
 use crate::kind::Kind;
 use crate::name::StreamId;
@@ -46,12 +45,10 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The record of an event.
-pub(crate) fn of_event(event: &Event) -> Vec<u8> {
-    event.encode_behind(&[EVENT])
-}
+/// What stands before an event's bytes in its record.
+pub(crate) const BEFORE_EVENT: &[u8] = &[EVENT];
 
-/// The event's bytes in a record that [`of_event`] made.
+/// The event's bytes in the record of one.
 pub(crate) fn event_of(record: &[u8]) -> &[u8] {
     &record[1..]
 }

@@ -11,13 +11,13 @@ use std::path::Path;
 use dalsegno_log::IoFailure;
 use dalsegno_log::fs::{OpenMode, place_file};
 
-use super::append::within;
 use super::record;
 use super::{Inner, LocalStore, lock};
 use crate::error::StoreError;
 use crate::event::{Body, Event, Version};
 use crate::fields::Fields;
 use crate::hash::Hash;
+use crate::judge::within;
 use crate::kind::Kind;
 use crate::name::{StreamId, StreamKind};
 use crate::payload::{self, Piece};

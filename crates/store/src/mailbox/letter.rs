@@ -31,6 +31,8 @@ use crate::hash::Hash;
 use crate::kind::Kind;
 use crate::name::StreamId;
 
+use super::MailboxError;
+
 #[cfg(test)]
 mod tests;
 
@@ -110,6 +112,36 @@ impl NewLetter {
             sent_us: self.sent_us,
         }
     }
+}
+
+/// The bytes of a letter that is to be sent, which its reader will accept.
+pub(crate) fn sealed(
+    letter: NewLetter,
+    as_ref: &LetterRef,
+    limit_bytes: u64,
+) -> Result<Vec<u8>, MailboxError> {
+    let bytes = letter.from(as_ref).encode();
+    if bytes.len() as u64 > limit_bytes {
+        return Err(MailboxError::TooLarge {
+            bytes: bytes.len() as u64,
+            limit_bytes,
+        });
+    }
+    // Fields can be built that no reader accepts. It is the sender who can do something about it.
+    match Letter::decode(&bytes, as_ref) {
+        Ok(_) => Ok(bytes),
+        Err(why) => Err(MailboxError::Unsendable(why.to_string())),
+    }
+}
+
+/// A letter from its bytes; the error says why they are none.
+pub(crate) fn opened(bytes: &[u8], as_ref: &LetterRef) -> Result<Letter, String> {
+    Letter::decode(bytes, as_ref).map_err(|e| e.to_string())
+}
+
+/// Whether a sender can have sent such a letter.
+pub(crate) fn is_letter(letter: &LetterRef) -> bool {
+    file_name(letter).is_some()
 }
 
 /// Bytes that give no letter.

@@ -17,7 +17,7 @@ use dalsegno_log::IoFailure;
 use dalsegno_log::fs::{Fs, OpenMode, PlaceError, place_file};
 
 use super::error::failure;
-use super::letter::{Letter, NewLetter, file_name};
+use super::letter::{self, NewLetter, file_name};
 use super::{DEFAULT_LETTER_LIMIT_BYTES, LETTER_LIMIT_BYTES, MailboxError};
 use crate::event::LetterRef;
 
@@ -141,19 +141,7 @@ impl Outbox {
     }
 
     fn encode(&self, letter: NewLetter, as_ref: &LetterRef) -> Result<Vec<u8>, MailboxError> {
-        let bytes = letter.from(as_ref).encode();
-        if bytes.len() as u64 > self.limit_bytes {
-            return Err(MailboxError::TooLarge {
-                bytes: bytes.len() as u64,
-                limit_bytes: self.limit_bytes,
-            });
-        }
-        // Fields can be built that no reader accepts. It is the sender who can do something
-        // about it.
-        match Letter::decode(&bytes, as_ref) {
-            Ok(_) => Ok(bytes),
-            Err(why) => Err(MailboxError::Unsendable(why.to_string())),
-        }
+        letter::sealed(letter, as_ref, self.limit_bytes)
     }
 
     fn place(&self, path: &Path, bytes: &[u8]) -> Result<(), Trouble> {

@@ -24,6 +24,19 @@ const LAST_TOKEN: u64 = 9;
 const TIMERS: u64 = 10;
 const BROKEN: u64 = 11;
 
+impl StreamState {
+    /// As deterministic CBOR.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        encode_stream(self).encode()
+    }
+
+    /// From deterministic CBOR.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<StreamState, Malformed> {
+        let fields = Fields::decode(bytes)?;
+        decode_stream(&fields).ok_or_else(|| Malformed::new(WHAT, "a stream is not complete"))
+    }
+}
+
 impl State {
     /// As deterministic CBOR.
     pub fn encode(&self) -> Vec<u8> {
@@ -35,7 +48,7 @@ impl State {
         for (id, stream) in &self.streams {
             cbor.list(2);
             cbor.text(&id.to_string());
-            cbor.bytes(&encode_stream(stream).encode());
+            cbor.bytes(&stream.encode());
         }
         cbor.list(self.letters.len());
         for (sender, taken) in &self.letters {

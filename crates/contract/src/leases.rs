@@ -2,9 +2,9 @@
 
 use dalsegno_store::{Append, Kind, NewPayload, RunQuery, StoreError, StreamId};
 
-use super::world::*;
+use crate::world::*;
 
-contract_tests! {
+listed! { leases_contract in leases:
     a_run_has_one_holder,
     a_lease_ends_with_its_time,
     a_renewed_lease_goes_on,
@@ -38,7 +38,7 @@ async fn lease_of(world: &World, run: &StreamId) -> Option<dalsegno_store::Lease
         .lease
 }
 
-async fn a_run_has_one_holder(world: World) {
+pub async fn a_run_has_one_holder(world: World) {
     let order = create(&*world, "order").await;
     let lease = world.take_lease(&order, "anna", SECOND_US).await.unwrap();
     assert_eq!((&*lease.owner, lease.token), ("anna", 1));
@@ -61,7 +61,7 @@ async fn a_run_has_one_holder(world: World) {
     world.append(vec![own]).await.unwrap();
 }
 
-async fn a_lease_ends_with_its_time(world: World) {
+pub async fn a_lease_ends_with_its_time(world: World) {
     let order = create(&*world, "order").await;
     world.take_lease(&order, "anna", SECOND_US).await.unwrap();
     world.clock.pass_us(SECOND_US - 1);
@@ -73,7 +73,7 @@ async fn a_lease_ends_with_its_time(world: World) {
     assert_eq!((&*lease.owner, lease.token), ("bert", 2));
 }
 
-async fn a_renewed_lease_goes_on(world: World) {
+pub async fn a_renewed_lease_goes_on(world: World) {
     let order = create(&*world, "order").await;
     world.take_lease(&order, "anna", SECOND_US).await.unwrap();
     for _ in 0..3 {
@@ -96,7 +96,7 @@ async fn a_renewed_lease_goes_on(world: World) {
     assert!(matches!(held, Err(StoreError::Held { .. })), "{held:?}");
 }
 
-async fn a_lease_that_was_given_back_can_be_taken(world: World) {
+pub async fn a_lease_that_was_given_back_can_be_taken(world: World) {
     let order = create(&*world, "order").await;
     for token in 1..4 {
         let lease = world.take_lease(&order, "anna", SECOND_US).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_lease_that_was_given_back_can_be_taken(world: World) {
     }
 }
 
-async fn tokens_rise_also_when_opened_again(mut world: World) {
+pub async fn tokens_rise_also_when_opened_again(mut world: World) {
     let order = create(&*world, "order").await;
     for token in 1..4 {
         let lease = world.take_lease(&order, "anna", u64::MAX).await.unwrap();
@@ -124,7 +124,7 @@ async fn tokens_rise_also_when_opened_again(mut world: World) {
     }
 }
 
-async fn a_holder_who_was_overtaken_cannot_write(world: World) {
+pub async fn a_holder_who_was_overtaken_cannot_write(world: World) {
     let order = create(&*world, "order").await;
     world.take_lease(&order, "anna", SECOND_US).await.unwrap();
     world.clock.pass_us(SECOND_US);
@@ -145,7 +145,7 @@ async fn a_holder_who_was_overtaken_cannot_write(world: World) {
     assert_eq!((&*lease.owner, lease.token), ("bert", 2));
 }
 
-async fn a_token_is_asked_for_in_every_stream_of_an_append(world: World) {
+pub async fn a_token_is_asked_for_in_every_stream_of_an_append(world: World) {
     let (a, b) = (create(&*world, "a").await, create(&*world, "b").await);
     world.take_lease(&a, "anna", SECOND_US).await.unwrap();
     let batch = vec![
@@ -156,7 +156,7 @@ async fn a_token_is_asked_for_in_every_stream_of_an_append(world: World) {
     assert_eq!(all(&*world, &a).await.len(), 2);
 }
 
-async fn what_does_not_go_on_cannot_be_held(world: World) {
+pub async fn what_does_not_go_on_cannot_be_held(world: World) {
     let order = create(&*world, "order").await;
     let token = world.take_lease(&order, "anna", SECOND_US).await.unwrap();
     append(&*world, &order, vec![event(Kind::RunCompleted)]).await;
@@ -181,7 +181,7 @@ async fn what_does_not_go_on_cannot_be_held(world: World) {
     assert_eq!(world.head(&unknown).await.unwrap(), None);
 }
 
-async fn a_holder_needs_a_name(world: World) {
+pub async fn a_holder_needs_a_name(world: World) {
     let order = create(&*world, "order").await;
     for bad in ["", "a\nb", &"x".repeat(201)] {
         let error = world.take_lease(&order, bad, 1).await.unwrap_err();
@@ -191,7 +191,7 @@ async fn a_holder_needs_a_name(world: World) {
 }
 
 /// Whoever holds the run can renew and write, however many others try to take it.
-async fn threads_take_a_run_one_after_the_other(world: World) {
+pub async fn threads_take_a_run_one_after_the_other(world: World) {
     const THREADS: usize = 8;
     const EACH: usize = 60;
     let order = create(&*world, "order").await;

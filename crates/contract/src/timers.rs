@@ -2,9 +2,9 @@
 
 use dalsegno_store::{Append, Fields, Kind, NewEvent, RunQuery, StoreError, field};
 
-use super::world::*;
+use crate::world::*;
 
-contract_tests! {
+listed! { timers_contract in timers:
     timers_are_due_in_order,
     a_timer_set_again_is_due_then,
     fired_and_cancelled_timers_are_gone,
@@ -31,7 +31,7 @@ async fn due(world: &World, now_us: u64) -> Vec<String> {
     timers.iter().map(name).collect()
 }
 
-async fn timers_are_due_in_order(mut world: World) {
+pub async fn timers_are_due_in_order(mut world: World) {
     assert_eq!(world.next_timer_us().await.unwrap(), None);
     let (a, b) = (create(&*world, "a").await, create(&*world, "b").await);
     append(&*world, &a, vec![set("x", 30), set("y", 10)]).await;
@@ -53,7 +53,7 @@ async fn timers_are_due_in_order(mut world: World) {
     }
 }
 
-async fn a_timer_set_again_is_due_then(world: World) {
+pub async fn a_timer_set_again_is_due_then(world: World) {
     let a = create(&*world, "a").await;
     append(&*world, &a, vec![set("x", 10), set("x", 40)]).await;
     assert!(due(&world, 39).await.is_empty());
@@ -62,7 +62,7 @@ async fn a_timer_set_again_is_due_then(world: World) {
     assert_eq!(world.next_timer_us().await.unwrap(), Some(20));
 }
 
-async fn fired_and_cancelled_timers_are_gone(mut world: World) {
+pub async fn fired_and_cancelled_timers_are_gone(mut world: World) {
     let a = create(&*world, "a").await;
     append(&*world, &a, vec![set("x", 1), set("y", 2), set("z", 3)]).await;
     append(&*world, &a, vec![about(Kind::TimerFired, "x")]).await;
@@ -76,7 +76,7 @@ async fn fired_and_cancelled_timers_are_gone(mut world: World) {
     }
 }
 
-async fn the_timers_of_a_run_end_with_it(mut world: World) {
+pub async fn the_timers_of_a_run_end_with_it(mut world: World) {
     for end in [Kind::RunCompleted, Kind::RunFailed, Kind::RunCancelled] {
         let name = end.to_string();
         let run = create(&*world, &name).await;
@@ -88,7 +88,7 @@ async fn the_timers_of_a_run_end_with_it(mut world: World) {
     assert!(due(&world, u64::MAX).await.is_empty());
 }
 
-async fn a_timer_needs_a_name_and_a_time(world: World) {
+pub async fn a_timer_needs_a_name_and_a_time(world: World) {
     let a = create(&*world, "a").await;
     let named = Fields::new().with(field::TIMER, "x");
     let timed = Fields::new().with(field::DUE, 7);

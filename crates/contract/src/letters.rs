@@ -3,9 +3,9 @@
 use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::{Fields, Kind, StoreError, StreamId};
 
-use super::world::*;
+use crate::world::*;
 
-contract_tests! {
+listed! { letters_contract in letters:
     a_letter_becomes_an_event_of_its_stream,
     a_letter_is_taken_once,
     the_letters_of_a_sender_are_taken_in_order,
@@ -21,7 +21,7 @@ fn letter(to: &StreamId, number: u64) -> NewLetter {
     letter
 }
 
-async fn a_letter_becomes_an_event_of_its_stream(mut world: World) {
+pub async fn a_letter_becomes_an_event_of_its_stream(mut world: World) {
     let order = create(&*world, "order").await;
     let mut said = letter(&order, 42);
     said.payload = Some(("text/plain".into(), b"paid".to_vec()));
@@ -51,7 +51,7 @@ async fn a_letter_becomes_an_event_of_its_stream(mut world: World) {
     }
 }
 
-async fn a_letter_is_taken_once(mut world: World) {
+pub async fn a_letter_is_taken_once(mut world: World) {
     let order = create(&*world, "order").await;
     world.send(&letter(&order, 1)).await.unwrap();
     assert_eq!(world.take_letters().await.unwrap().taken.len(), 1);
@@ -64,7 +64,7 @@ async fn a_letter_is_taken_once(mut world: World) {
     assert_eq!(all(&*world, &order).await.len(), 3);
 }
 
-async fn the_letters_of_a_sender_are_taken_in_order(world: World) {
+pub async fn the_letters_of_a_sender_are_taken_in_order(world: World) {
     let streams = [create(&*world, "a").await, create(&*world, "b").await];
     for number in 0..30 {
         let to = &streams[number as usize % 2];
@@ -83,7 +83,7 @@ async fn the_letters_of_a_sender_are_taken_in_order(world: World) {
 }
 
 /// More than one batch, by count and by size.
-async fn many_and_large_letters_are_all_taken_at_once(world: World) {
+pub async fn many_and_large_letters_are_all_taken_at_once(world: World) {
     let order = create(&*world, "order").await;
     for number in 0..18 {
         let mut large = letter(&order, number);
@@ -100,7 +100,7 @@ async fn many_and_large_letters_are_all_taken_at_once(world: World) {
     assert!(numbers.eq((0..300).map(Some)));
 }
 
-async fn what_no_letter_can_say_is_refused_when_sent(world: World) {
+pub async fn what_no_letter_can_say_is_refused_when_sent(world: World) {
     let order = create(&*world, "order").await;
     let allowed = [
         Kind::SignalReceived,
@@ -126,7 +126,7 @@ async fn what_no_letter_can_say_is_refused_when_sent(world: World) {
     assert_eq!(taken.len(), allowed.len() + 1);
 }
 
-async fn a_letter_that_its_stream_does_not_take_is_told_to_the_store(mut world: World) {
+pub async fn a_letter_that_its_stream_does_not_take_is_told_to_the_store(mut world: World) {
     let order = create(&*world, "order").await;
     append(&*world, &order, vec![event(Kind::RunCompleted)]).await;
     let unknown = run("unknown");
@@ -155,7 +155,7 @@ async fn a_letter_that_its_stream_does_not_take_is_told_to_the_store(mut world: 
     assert_eq!(told[1].event.fields.text(1), Some("run/unknown"));
 }
 
-async fn a_letter_that_is_too_large_for_the_store_is_refused(world: World) {
+pub async fn a_letter_that_is_too_large_for_the_store_is_refused(world: World) {
     let order = create(&*world, "order").await;
     let mut wordy = letter(&order, 1);
     wordy.fields = Fields::new().with(1, "x".repeat(100_000).as_str());

@@ -2,9 +2,9 @@
 
 use dalsegno_store::{Fields, Kind, RunQuery, Status, Store, StreamId, StreamKind, field};
 
-use super::world::*;
+use crate::world::*;
 
-contract_tests! {
+listed! { lists_contract in lists:
     streams_are_listed_by_name_and_kind,
     streams_are_listed_in_pages,
     runs_are_listed_by_name_in_pages_old_and_new_ones,
@@ -18,7 +18,7 @@ async fn names(store: &dyn Store, query: &RunQuery) -> Vec<String> {
     runs.iter().map(|info| info.run.name().to_owned()).collect()
 }
 
-async fn streams_are_listed_by_name_and_kind(mut world: World) {
+pub async fn streams_are_listed_by_name_and_kind(mut world: World) {
     for name in ["b", "a/1", "ä", "B", "10", "9"] {
         append(&*world, &memory(name), vec![noted(1)]).await;
     }
@@ -38,7 +38,7 @@ async fn streams_are_listed_by_name_and_kind(mut world: World) {
     }
 }
 
-async fn streams_are_listed_in_pages(world: World) {
+pub async fn streams_are_listed_in_pages(world: World) {
     for number in 0..10 {
         let run = create(&*world, &format!("r{number}")).await;
         if number % 3 == 0 {
@@ -71,7 +71,7 @@ async fn streams_are_listed_in_pages(world: World) {
     assert_eq!(found.unwrap()[0].0, run("r5"));
 }
 
-async fn runs_are_listed_by_name_in_pages_old_and_new_ones(mut world: World) {
+pub async fn runs_are_listed_by_name_in_pages_old_and_new_ones(mut world: World) {
     for number in (0..12).rev() {
         let run = create(&*world, &format!("r{number:02}")).await;
         if number % 2 == 0 {
@@ -100,7 +100,7 @@ async fn runs_are_listed_by_name_in_pages_old_and_new_ones(mut world: World) {
     }
 }
 
-async fn runs_are_found_by_status_agent_and_attention(mut world: World) {
+pub async fn runs_are_found_by_status_agent_and_attention(mut world: World) {
     let reason = Fields::new().with(field::REASON, "help");
     let raised = event(Kind::AttentionRaised).with_fields(reason);
     for (name, agent, events) in [
@@ -161,7 +161,7 @@ async fn runs_are_found_by_status_agent_and_attention(mut world: World) {
     }
 }
 
-async fn the_newest_runs_can_come_first(mut world: World) {
+pub async fn the_newest_runs_can_come_first(mut world: World) {
     for (number, name) in ["d", "b", "e", "a", "c"].iter().enumerate() {
         world.clock.pass_us(10);
         let run = create(&*world, name).await;
@@ -193,7 +193,7 @@ async fn the_newest_runs_can_come_first(mut world: World) {
     }
 }
 
-async fn the_ends_of_many_streams_are_read_at_once(mut world: World) {
+pub async fn the_ends_of_many_streams_are_read_at_once(mut world: World) {
     for number in 0..6 {
         let run = create(&*world, &format!("r{number}")).await;
         let more = (0..number).map(noted).collect::<Vec<_>>();

@@ -2,9 +2,9 @@
 
 use dalsegno_store::{Body, INLINE_LIMIT_BYTES, NewPayload, Payload};
 
-use super::world::*;
+use crate::world::*;
 
-contract_tests! {
+listed! { payloads_contract in payloads:
     payloads_of_every_size_come_back,
     small_payloads_are_in_the_event_and_large_ones_are_not,
     equal_payloads_are_stored_once,
@@ -28,7 +28,7 @@ fn of(bytes: Vec<u8>) -> NewPayload {
     NewPayload::new("application/octet-stream", bytes)
 }
 
-async fn payloads_of_every_size_come_back(mut world: World) {
+pub async fn payloads_of_every_size_come_back(mut world: World) {
     let notes = memory("notes");
     let sizes = [0, 1, 1023, 1024, 1025, 4096, 4097, 50_000, 300_000];
     for (seed, size) in sizes.into_iter().enumerate() {
@@ -53,7 +53,7 @@ async fn payloads_of_every_size_come_back(mut world: World) {
     }
 }
 
-async fn small_payloads_are_in_the_event_and_large_ones_are_not(world: World) {
+pub async fn small_payloads_are_in_the_event_and_large_ones_are_not(world: World) {
     let notes = memory("notes");
     for (size, inline) in [
         (0, true),
@@ -75,7 +75,7 @@ async fn small_payloads_are_in_the_event_and_large_ones_are_not(world: World) {
     }
 }
 
-async fn equal_payloads_are_stored_once(mut world: World) {
+pub async fn equal_payloads_are_stored_once(mut world: World) {
     const SIZE: usize = 100_000;
     let (notes, others) = (memory("notes"), memory("others"));
     let large = of(noise(1, SIZE));
@@ -99,7 +99,7 @@ async fn equal_payloads_are_stored_once(mut world: World) {
     }
 }
 
-async fn a_payload_that_grows_costs_what_is_new(world: World) {
+pub async fn a_payload_that_grows_costs_what_is_new(world: World) {
     const TURN: usize = 5000;
     const TURNS: u64 = 30;
     let chat = create(&*world, "chat").await;
@@ -124,7 +124,7 @@ async fn a_payload_that_grows_costs_what_is_new(world: World) {
     }
 }
 
-async fn a_payload_that_is_not_there_is_an_error(world: World) {
+pub async fn a_payload_that_is_not_there_is_an_error(world: World) {
     let notes = memory("notes");
     append(
         &*world,

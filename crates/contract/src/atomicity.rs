@@ -2,9 +2,9 @@
 
 use dalsegno_store::{Append, Kind, NewPayload, StoreError};
 
-use super::world::*;
+use crate::world::*;
 
-contract_tests! {
+listed! { atomicity_contract in atomicity:
     an_append_to_several_streams_is_taken_whole,
     a_refused_part_takes_the_others_with_it,
     an_append_to_the_same_stream_twice_goes_on_where_the_first_part_ended,
@@ -12,7 +12,7 @@ contract_tests! {
     threads_move_between_streams_and_nothing_is_lost,
 }
 
-async fn an_append_to_several_streams_is_taken_whole(mut world: World) {
+pub async fn an_append_to_several_streams_is_taken_whole(mut world: World) {
     let (order, notes) = (run("order"), memory("notes"));
     let batch = vec![
         Append::to(order.clone(), vec![created("cook"), noted(1)]).expecting(0),
@@ -26,7 +26,7 @@ async fn an_append_to_several_streams_is_taken_whole(mut world: World) {
     assert_eq!(all(&*world, &notes).await.len(), 1);
 }
 
-async fn a_refused_part_takes_the_others_with_it(mut world: World) {
+pub async fn a_refused_part_takes_the_others_with_it(mut world: World) {
     let ended = create(&*world, "ended").await;
     append(&*world, &ended, vec![event(Kind::RunFailed)]).await;
     let held = create(&*world, "held").await;
@@ -66,7 +66,7 @@ async fn a_refused_part_takes_the_others_with_it(mut world: World) {
     assert_eq!(world.payload(input).await.unwrap(), large.bytes);
 }
 
-async fn an_append_to_the_same_stream_twice_goes_on_where_the_first_part_ended(world: World) {
+pub async fn an_append_to_the_same_stream_twice_goes_on_where_the_first_part_ended(world: World) {
     let notes = memory("notes");
     let first = Append::to(notes.clone(), vec![noted(1), noted(2)]).expecting(0);
     let second = Append::to(notes.clone(), vec![noted(3)]);
@@ -82,7 +82,7 @@ async fn an_append_to_the_same_stream_twice_goes_on_where_the_first_part_ended(w
     assert_eq!(numbers, [Some(1), Some(2), Some(3)]);
 }
 
-async fn a_stream_that_ends_within_an_append_takes_nothing_after_its_end(world: World) {
+pub async fn a_stream_that_ends_within_an_append_takes_nothing_after_its_end(world: World) {
     let order = create(&*world, "order").await;
     let end = event(Kind::RunCompleted);
     let one = Append::to(order.clone(), vec![end.clone(), noted(1)]);
@@ -96,7 +96,7 @@ async fn a_stream_that_ends_within_an_append_takes_nothing_after_its_end(world: 
 }
 
 /// Each append gives to one stream what it takes from another: whenever one looks, the sum is 0.
-async fn threads_move_between_streams_and_nothing_is_lost(world: World) {
+pub async fn threads_move_between_streams_and_nothing_is_lost(world: World) {
     const THREADS: u64 = 8;
     const EACH: u64 = 20;
     let accounts = ["a", "b", "c"].map(memory);

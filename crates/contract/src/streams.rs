@@ -2,9 +2,9 @@
 
 use dalsegno_store::{Append, Event, EventRef, Kind, NewPayload, StoreError, Version};
 
-use super::world::*;
+use crate::world::*;
 
-contract_tests! {
+listed! { streams_contract in streams:
     a_stream_begins_with_its_first_append,
     an_append_at_the_right_place_is_taken,
     an_append_at_the_wrong_place_shows_where_the_stream_is,
@@ -23,7 +23,7 @@ contract_tests! {
     threads_lose_no_update,
 }
 
-async fn a_stream_begins_with_its_first_append(world: World) {
+pub async fn a_stream_begins_with_its_first_append(world: World) {
     let notes = memory("notes");
     assert_eq!(world.head(&notes).await.unwrap(), None);
     assert!(world.read(&notes, 1, 10).await.unwrap().is_empty());
@@ -38,7 +38,7 @@ async fn a_stream_begins_with_its_first_append(world: World) {
     assert_eq!(world.position().await.unwrap(), appended.position);
 }
 
-async fn an_append_at_the_right_place_is_taken(world: World) {
+pub async fn an_append_at_the_right_place_is_taken(world: World) {
     let notes = memory("notes");
     for at in 0..20 {
         let append = Append::to(notes.clone(), vec![noted(at)]).expecting(at);
@@ -51,7 +51,7 @@ async fn an_append_at_the_right_place_is_taken(world: World) {
     }
 }
 
-async fn an_append_at_the_wrong_place_shows_where_the_stream_is(world: World) {
+pub async fn an_append_at_the_wrong_place_shows_where_the_stream_is(world: World) {
     let (notes, order) = (memory("notes"), create(&*world, "order").await);
     append(&*world, &notes, vec![noted(1), noted(2)]).await;
     append(&*world, &order, vec![event(Kind::RunCompleted)]).await;
@@ -78,7 +78,7 @@ async fn an_append_at_the_wrong_place_shows_where_the_stream_is(world: World) {
     }
 }
 
-async fn an_append_without_a_place_goes_to_the_end(world: World) {
+pub async fn an_append_without_a_place_goes_to_the_end(world: World) {
     let notes = memory("notes");
     for at in 0..5 {
         let appended = append(&*world, &notes, vec![noted(at)]).await;
@@ -86,7 +86,7 @@ async fn an_append_without_a_place_goes_to_the_end(world: World) {
     }
 }
 
-async fn an_empty_append_says_where_the_streams_are(world: World) {
+pub async fn an_empty_append_says_where_the_streams_are(world: World) {
     let notes = memory("notes");
     let first = append(&*world, &notes, vec![noted(1)]).await;
     let nothing = world.append(vec![]).await.unwrap();
@@ -103,7 +103,7 @@ async fn an_empty_append_says_where_the_streams_are(world: World) {
     assert!(error.is_conflict(), "{error}");
 }
 
-async fn sequences_and_clocks_rise(world: World) {
+pub async fn sequences_and_clocks_rise(world: World) {
     let streams = ["a", "b", "c"].map(memory);
     let mut last = 0;
     for round in 0..30 {
@@ -123,7 +123,7 @@ async fn sequences_and_clocks_rise(world: World) {
     assert!(clocks.is_sorted_by(|a, b| a < b), "a clock stood still");
 }
 
-async fn every_part_of_an_event_is_kept(mut world: World) {
+pub async fn every_part_of_an_event_is_kept(mut world: World) {
     let notes = memory("notes");
     let seen = append(&*world, &notes, vec![noted(1)]).await.heads[0];
     let mut full = noted(u64::MAX);
@@ -173,13 +173,13 @@ async fn check_ranges(world: &World, stream: &dalsegno_store::StreamId) {
     }
 }
 
-async fn a_range_is_read(world: World) {
+pub async fn a_range_is_read(world: World) {
     let notes = memory("notes");
     append(&*world, &notes, (0..12).map(noted).collect()).await;
     check_ranges(&world, &notes).await;
 }
 
-async fn a_range_is_read_across_old_and_new_history(mut world: World) {
+pub async fn a_range_is_read_across_old_and_new_history(mut world: World) {
     let (notes, others) = (memory("notes"), memory("others"));
     for (round, upto) in [(1, 3), (2, 6), (3, 7), (4, 12)] {
         let at = world.head(&notes).await.unwrap().map_or(0, |h| h.sequence);
@@ -201,7 +201,7 @@ async fn a_range_is_read_across_old_and_new_history(mut world: World) {
     check_ranges(&world, &notes).await;
 }
 
-async fn kinds_of_the_users_own_are_kept(mut world: World) {
+pub async fn kinds_of_the_users_own_are_kept(mut world: World) {
     let order = create(&*world, "order").await;
     for name in ["x", "höflich", "a kind/with 😀"] {
         append(&*world, &order, vec![event(Kind::User(name.into()))]).await;
@@ -217,7 +217,7 @@ async fn kinds_of_the_users_own_are_kept(mut world: World) {
     assert_eq!(events.len(), 4);
 }
 
-async fn kinds_of_newer_versions_are_kept_but_not_if_they_must_be_understood(mut world: World) {
+pub async fn kinds_of_newer_versions_are_kept_but_not_if_they_must_be_understood(mut world: World) {
     let order = create(&*world, "order").await;
     append(&*world, &order, vec![event(Kind::Unknown(0x7fff))]).await;
     let must = Append::to(order.clone(), vec![event(Kind::Unknown(0x8000))]);
@@ -232,7 +232,7 @@ async fn kinds_of_newer_versions_are_kept_but_not_if_they_must_be_understood(mut
 }
 
 /// Whoever writes a known kind by its number means that kind, before and after opening again.
-async fn a_kind_by_its_number_is_that_kind(mut world: World) {
+pub async fn a_kind_by_its_number_is_that_kind(mut world: World) {
     let order = create(&*world, "order").await;
     let number = Kind::RunCompleted.number().unwrap();
     append(&*world, &order, vec![event(Kind::Unknown(number))]).await;
@@ -246,7 +246,7 @@ async fn a_kind_by_its_number_is_that_kind(mut world: World) {
     }
 }
 
-async fn what_could_not_be_read_again_is_refused(mut world: World) {
+pub async fn what_could_not_be_read_again_is_refused(mut world: World) {
     use dalsegno_store::{Fields, Value};
     let order = create(&*world, "order").await;
     let mut deep = Value::List(vec![]);
@@ -264,7 +264,7 @@ async fn what_could_not_be_read_again_is_refused(mut world: World) {
     assert_eq!(all(&*world, &order).await.len(), 2);
 }
 
-async fn only_the_store_writes_its_own_stream(world: World) {
+pub async fn only_the_store_writes_its_own_stream(world: World) {
     let own = dalsegno_store::StreamId::store();
     for events in [vec![], vec![noted(1)], vec![event(Kind::RunsRetired)]] {
         let error = refused(&*world, vec![Append::to(own.clone(), events)]).await;
@@ -275,7 +275,7 @@ async fn only_the_store_writes_its_own_stream(world: World) {
     assert!(matches!(error, StoreError::Refused { .. }), "{error}");
 }
 
-async fn everything_is_there_when_opened_again(mut world: World) {
+pub async fn everything_is_there_when_opened_again(mut world: World) {
     let streams = ["a", "b"].map(memory);
     let mut before = Vec::new();
     for round in 0..3 {
@@ -295,7 +295,7 @@ async fn everything_is_there_when_opened_again(mut world: World) {
     assert_eq!(before[0].len(), 6);
 }
 
-async fn threads_lose_no_update(world: World) {
+pub async fn threads_lose_no_update(world: World) {
     const THREADS: u64 = 8;
     const EACH: u64 = 40;
     let counter = memory("counter");

@@ -4,9 +4,9 @@ use dalsegno_store::{
     Append, Fields, Kind, RunInfo, RunQuery, Status, Store, StoreError, StreamId, field,
 };
 
-use super::world::*;
+use crate::world::*;
 
-contract_tests! {
+listed! { runs_contract in runs:
     a_run_goes_through_its_life,
     a_run_begins_with_its_creation,
     a_run_is_created_once,
@@ -27,7 +27,7 @@ async fn info(store: &dyn Store, run: &StreamId) -> RunInfo {
     runs.into_iter().find(|info| info.run == *run).unwrap()
 }
 
-async fn a_run_goes_through_its_life(mut world: World) {
+pub async fn a_run_goes_through_its_life(mut world: World) {
     let order = create(&*world, "order").await;
     assert_eq!(info(&*world, &order).await.status, Status::Pending);
     for (kind, status) in [
@@ -51,7 +51,7 @@ async fn a_run_goes_through_its_life(mut world: World) {
     }
 }
 
-async fn a_run_begins_with_its_creation(world: World) {
+pub async fn a_run_begins_with_its_creation(world: World) {
     for kind in Kind::ALL {
         if *kind == Kind::RunCreated {
             continue;
@@ -63,7 +63,7 @@ async fn a_run_begins_with_its_creation(world: World) {
     assert!(world.runs(&RunQuery::default()).await.unwrap().is_empty());
 }
 
-async fn a_run_is_created_once(world: World) {
+pub async fn a_run_is_created_once(world: World) {
     let order = create(&*world, "order").await;
     let again = Append::to(order.clone(), vec![created("cook")]);
     let error = refused(&*world, vec![again.clone()]).await;
@@ -102,7 +102,7 @@ async fn check_ended(world: &World, run: &StreamId, status: Status) {
     }
 }
 
-async fn a_run_that_has_ended_is_listed_and_read_but_takes_nothing(world: World) {
+pub async fn a_run_that_has_ended_is_listed_and_read_but_takes_nothing(world: World) {
     let runs = ["a", "b", "c"].map(run);
     for run in &runs {
         append(&*world, run, vec![created("cook"), noted(1)]).await;
@@ -117,7 +117,7 @@ async fn a_run_that_has_ended_is_listed_and_read_but_takes_nothing(world: World)
 }
 
 /// Its beginning, middle and end are in different pieces of old history.
-async fn a_run_that_ended_long_ago_takes_nothing_either(mut world: World) {
+pub async fn a_run_that_ended_long_ago_takes_nothing_either(mut world: World) {
     let order = create(&*world, "order").await;
     world.settle();
     append(&*world, &order, vec![noted(1)]).await;
@@ -135,7 +135,7 @@ async fn a_run_that_ended_long_ago_takes_nothing_either(mut world: World) {
     check_ended(&world, &order, Status::Failed).await;
 }
 
-async fn attention_comes_and_goes(mut world: World) {
+pub async fn attention_comes_and_goes(mut world: World) {
     let order = create(&*world, "order").await;
     create(&*world, "other").await;
     let reason = Fields::new().with(field::REASON, "the oven is cold");
@@ -154,7 +154,7 @@ async fn attention_comes_and_goes(mut world: World) {
     assert_eq!(info(&*world, &order).await.attention, None);
 }
 
-async fn a_memory_is_no_run(world: World) {
+pub async fn a_memory_is_no_run(world: World) {
     let notes = memory("notes");
     append(&*world, &notes, vec![noted(1)]).await;
     for (end, _) in &ENDS {
