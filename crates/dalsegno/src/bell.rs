@@ -60,3 +60,15 @@ impl Future for After<'_> {
         Poll::Pending
     }
 }
+
+/// Waits for a bell or another thing, whichever is first. Whether it was the bell.
+pub(crate) async fn first_of(
+    mut rings: After<'_>,
+    mut other: impl Future<Output = ()> + Unpin,
+) -> bool {
+    std::future::poll_fn(|context| match Pin::new(&mut rings).poll(context) {
+        Poll::Ready(()) => Poll::Ready(true),
+        Poll::Pending => Pin::new(&mut other).poll(context).map(|()| false),
+    })
+    .await
+}

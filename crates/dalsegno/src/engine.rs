@@ -6,6 +6,9 @@
 //! drive: lease ─► journal ─► the agent's code ─► ended, waiting or in attention
 //! ```
 //!
+//! If other processes execute runs of the same store, `launch` does not drive: it lets the dispatcher
+//! claim (`engine/claims.rs`), and what was claimed is driven.
+//!
 //! Invariants: a run is driven by at most one task; what comes for a run while it is being driven
 //! reaches it, or it is driven again; a run that waits has no task and nothing in memory.
 
@@ -14,7 +17,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use dalsegno_store::{LocalStore, Store, StreamId};
+use dalsegno_store::{Lease, LocalStore, Store, StreamId};
 
 use crate::agent::Agent;
 use crate::bell::Bell;
@@ -27,6 +30,7 @@ use crate::runtime::Runtime;
 use crate::syncer::Syncer;
 
 mod builder;
+mod claims;
 mod control;
 mod dispatch;
 mod drive;
@@ -38,6 +42,7 @@ mod start;
 mod waker;
 
 pub use builder::Builder;
+use claims::Claims;
 pub use handle::{Dalsegno, RunHandle};
 
 pub(crate) struct Engine {
@@ -54,6 +59,8 @@ pub(crate) struct Engine {
     /// When that was, in microseconds since 1970.
     pub opened_us: u64,
     pub limits: EngineLimits,
+    /// Which runs this process takes, if others take runs of the same store.
+    pub claims: Option<Claims>,
     /// How resources of the user's own are looked at.
     pub validators: Validators,
     /// What was found when the store was opened.
@@ -102,6 +109,8 @@ struct Hub {
     not_moving: HashMap<StreamId, String>,
     /// Runs whose end is recorded, and not yet known to survive a crash: nobody is told of it.
     ending: HashSet<StreamId>,
+    /// Something may have become claimable.
+    claim_now: bool,
     /// The next time at which the dispatcher looks at timers anyway.
     looks_at_us: u64,
     closing: bool,
@@ -111,6 +120,10 @@ struct Hub {
 #[derive(Default)]
 struct Resident {
     run: Option<Arc<Run>>,
+    /// What it was claimed with, until its task has it.
+    claimed: Option<Lease>,
+    /// Of which agent, if that is counted.
+    agent: Option<String>,
     /// Something has come since it was loaded.
     again: bool,
 }
@@ -143,6 +156,13 @@ impl Engine {
         }
         hub.not_moving.remove(run);
         self.ledger.forget(run);
+        if self.claims.is_some() {
+            // Its event has made it claimable, by whoever has room for it.
+            hub.claim_now = true;
+            drop(hub);
+            self.dispatch.ring();
+            return;
+        }
         if hub.resident.len() >= self.limits.running {
             if hub.queued.insert(run.clone()) {
                 hub.queue.push_back(run.clone());
@@ -165,7 +185,10 @@ impl Engine {
         let mut hub = self.hub();
         if let Some(resident) = hub.resident.get_mut(run) {
             resident.run = None;
-            if resident.again && !hub.closing {
+            if resident.again && self.claims.is_some() {
+                // It was given back, and can be claimed again.
+                hub.claim_now = true;
+            } else if resident.again && !hub.closing {
                 if let Some(resident) = hub.resident.get_mut(run) {
                     resident.again = false;
                 }
@@ -191,12 +214,13 @@ impl Engine {
                 None => break,
             }
         }
-        let empty = hub.resident.is_empty();
+        // Whoever is waited for at the end is gone; or there is room to claim another one.
+        let look = hub.resident.is_empty() || self.claims.is_some();
         drop(hub);
         if let Some(next) = next {
             self.spawn_drive(next);
         }
-        if empty {
+        if look {
             self.dispatch.ring();
         }
         false

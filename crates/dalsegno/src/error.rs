@@ -148,6 +148,9 @@ pub enum Error {
     /// There is no tokio runtime.
     #[error("there is no tokio runtime here: call this inside of one")]
     NoRuntime,
+    /// The process cannot wait for signals.
+    #[error("signals of the operating system cannot be waited for: {0}")]
+    Signals(String),
     /// It was closed.
     #[error("the store was closed: open it again")]
     Closed,

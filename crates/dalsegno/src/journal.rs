@@ -181,6 +181,10 @@ pub struct Created {
     pub time_us: u64,
     /// The agent is a loop.
     pub is_loop: bool,
+    /// The queue that workers take it from.
+    pub queue: String,
+    /// Its priority there.
+    pub priority: u32,
 }
 
 /// Where a fork comes from.

@@ -28,7 +28,7 @@
 //! | try a step again, limit its time, ask a person for it | [`StepCall::retry`], [`StepCall::timeout`], [`StepCall::approval`] |
 //!
 //! Who opened the store speaks to runs by their names: [`Dalsegno::approve`], [`Dalsegno::signal`],
-//! [`Dalsegno::cancel`], [`Dalsegno::start_with_budget`]; [`Dalsegno::why`] says what a run waits for,
+//! [`Dalsegno::cancel`], [`Dalsegno::start_with`]; [`Dalsegno::why`] says what a run waits for,
 //! and what to do. Another process does the same through a [`Remote`].
 //!
 //! Code between steps runs again on every resume, so it must come to the same steps: no clock, no
@@ -65,6 +65,7 @@ mod rules;
 mod run;
 mod runtime;
 pub mod script;
+mod start;
 mod step;
 mod syncer;
 #[cfg(feature = "testkit")]
@@ -72,6 +73,7 @@ pub mod testkit;
 mod timeline;
 pub mod views;
 mod why;
+mod worker;
 
 pub use agent::Turn;
 pub use attention::{Attention, AttentionKind};
@@ -101,8 +103,10 @@ pub use resource::{IfChanged, NotedResource, Resource, ResourceKind};
 pub use rules::Rule;
 pub use run::{Begun, Done, Doubt, Run, Step, Stopped, Ticket};
 pub use runtime::{BoxFuture, Runtime, Tokio};
+pub use start::Start;
 pub use step::{STEP_NAME_LIMIT_BYTES, StepId, StepKind};
 pub use timeline::{Life, TimedStep, Timeline, timeline};
 pub use why::{
     Change, InDoubt, Knew, KnownState, Next, Standing, StepLine, Why, event_words, utc, why,
 };
+pub use worker::Worker;

@@ -324,6 +324,11 @@ impl Run {
 }
 
 impl RunState {
+    /// The journal knows every event up to here.
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
     /// Events of ours are in the stream, the last of them at `head`.
     fn took(&mut self, head: u64, count: u64) {
         if head - count == self.applied {

@@ -9,7 +9,7 @@ mod history;
 use std::time::Duration;
 
 use common::{TempDir, World};
-use dalsegno::{Ctx, Dalsegno, Error, Failure, Fork, ReplayVerdict, StepId, Turn};
+use dalsegno::{Ctx, Dalsegno, Error, Failure, Fork, ReplayVerdict, Start, StepId, Turn};
 use dalsegno_store::{Event, Kind, Limits, Options, StreamId};
 use history::{add, event_of, events, until_waiting};
 
@@ -355,7 +355,10 @@ async fn what_the_past_used_counts_in_the_fork() {
     let (dir, world) = (TempDir::new("fork-budget"), World::default());
     let app = adding(&world).open(dir.path()).await.unwrap();
     let budget = dalsegno::Budget::default().steps(3);
-    let run = app.start_with_budget("add", "r", &1, budget).await.unwrap();
+    let run = app
+        .start_with("add", "r", &1, Start::new().budget(budget))
+        .await
+        .unwrap();
     assert!(run.result::<u64>().await.is_err());
     let fork = app.fork("r", Fork::at_end().named("f")).await.unwrap();
     let over = fork.result::<u64>().await.unwrap_err();

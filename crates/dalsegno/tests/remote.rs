@@ -9,7 +9,7 @@ mod lives;
 use std::time::Duration;
 
 use common::{TempDir, World};
-use dalsegno::{Budget, Builder, Ctx, Dalsegno, Error, Failure, Remote, Standing};
+use dalsegno::{Budget, Builder, Ctx, Dalsegno, Error, Failure, Remote, Standing, Start};
 use dalsegno_store::{Kind, StreamId};
 use lives::{life, stands, until};
 
@@ -211,7 +211,7 @@ fn a_step_in_doubt_is_resolved_and_a_budget_is_raised_from_another_process() {
             }
         }
         let budget = Budget::default().steps(1);
-        app.start_with_budget("a", "poor", "budget", budget)
+        app.start_with("a", "poor", "budget", Start::new().budget(budget))
             .await
             .unwrap();
         stands(&app, "poor", Standing::NeedsPerson).await;

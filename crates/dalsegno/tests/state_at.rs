@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::TempDir;
-use dalsegno::{Budget, Ctx, Dalsegno, Error, Journal, Turn, record};
+use dalsegno::{Budget, Ctx, Dalsegno, Error, Journal, Start, Turn, record};
 use dalsegno_store::{Append, Event, Fields, Kind, NewEvent, NewPayload, StreamId};
 use history::{until_journal, until_waiting};
 use tokio::sync::Notify;
@@ -119,7 +119,10 @@ async fn the_state_at_every_event_of_a_loop() {
     let app = Dalsegno::builder().loop_agent("l", |n: u64| n, turn);
     let app = app.open(dir.path()).await.unwrap();
     let budget = Budget::default().steps(100);
-    let run = app.start_with_budget("l", "r", &0, budget).await.unwrap();
+    let run = app
+        .start_with("l", "r", &0, Start::new().budget(budget))
+        .await
+        .unwrap();
     app.set_budget("r", Budget::default().steps(50))
         .await
         .unwrap();

@@ -13,11 +13,11 @@ use crate::event::{Body, Event, INLINE_LIMIT_BYTES, Payload, Version};
 use crate::fields::Fields;
 use crate::hash::Hash;
 use crate::kind::Kind;
-use crate::store::Limits;
 use crate::name::{self, StreamId, StreamKind};
 use crate::payload::{self, Piece};
 use crate::rules::{Mutant, Rule};
 use crate::state::{COUNT_LIMIT, Status, StreamState};
+use crate::store::Limits;
 use crate::store::{Append, NewEvent, NewPayload};
 
 /// A content type as long as this is none.

@@ -21,6 +21,11 @@ pub trait Over: Send + Sync + fmt::Debug {
         self.below().limits()
     }
 
+    /// As [`Store::is_shared`].
+    fn is_shared(&self) -> bool {
+        self.below().is_shared()
+    }
+
     /// As [`Store::append`].
     fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
         self.below().append(batch)
@@ -149,6 +154,9 @@ pub trait Over: Send + Sync + fmt::Debug {
 impl<T: Over> Store for T {
     fn limits(&self) -> Limits {
         Over::limits(self)
+    }
+    fn is_shared(&self) -> bool {
+        Over::is_shared(self)
     }
     fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
         Over::append(self, batch)

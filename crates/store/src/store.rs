@@ -289,6 +289,12 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// How large things may be here.
     fn limits(&self) -> Limits;
 
+    /// Whether other processes execute runs of this store, too. Then a process drives what it has
+    /// claimed ([`Store::claim`]) and nothing else.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// Appends to one or more streams: all of it, or nothing. The events are ordered and visible
     /// when it answers, and durable when [`Store::durable`] says so.
     fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended>;

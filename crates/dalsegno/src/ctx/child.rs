@@ -17,6 +17,7 @@ use crate::failure::{Failure, Result};
 use crate::record;
 use crate::run::{NotRecorded, Sight, Wait};
 use crate::runtime::BoxFuture;
+use crate::start::Start;
 use crate::step::{StepId, StepKind};
 
 /// The longest name of a run, in bytes; the store's limit.
@@ -106,6 +107,11 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
         if is_loop {
             fields = fields.with(record::created::LOOP, 1);
         }
+        let start = {
+            let parent = &ctx.run.state().journal.created;
+            Start::of_child(&parent.queue, parent.priority)
+        };
+        let fields = start.add_to(fields);
         let input = self.input.clone()?;
         let created = NewEvent::new(Kind::RunCreated).with_fields(fields);
         let created = created.with_input(input.clone());

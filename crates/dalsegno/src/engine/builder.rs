@@ -10,6 +10,7 @@ use dalsegno_store::{LocalStore, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::claims::Claims;
 use super::{Dalsegno, Engine, EngineLimits, Hub, dispatch};
 use crate::agent::{Agent, Function, Loop, Turn};
 use crate::bell::Bell;
@@ -33,6 +34,7 @@ pub struct Builder {
     pub(crate) runtime: Option<Arc<dyn Runtime>>,
     options: dalsegno_store::Options,
     session: Option<String>,
+    claims: Claims,
     validators: Validators,
 }
 
@@ -53,6 +55,7 @@ impl Builder {
             runtime: None,
             options: dalsegno_store::Options::new(),
             session: None,
+            claims: Claims::default(),
             validators: Validators::default(),
         }
     }
@@ -121,6 +124,26 @@ impl Builder {
     /// How many runs may be in memory at a time.
     pub fn max_running(mut self, runs: usize) -> Builder {
         self.limits.running = runs.max(1);
+        self
+    }
+
+    /// How many runs of one agent may be in memory at a time, of a store that processes share.
+    pub fn max_running_of(mut self, agent: &str, runs: usize) -> Builder {
+        self.claims.limits.insert(agent.to_owned(), runs);
+        self
+    }
+
+    /// Only takes runs from these queues of a store that processes share; from all if there are
+    /// none. Runs that were started without one are in the queue with the empty name.
+    pub fn queues<Q: Into<String>>(mut self, queues: impl IntoIterator<Item = Q>) -> Builder {
+        self.claims.queues = queues.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// For how long a run is this process's without being heard of. It is renewed three times as
+    /// often; another process takes over what was not.
+    pub fn lease(mut self, time: Duration) -> Builder {
+        self.limits.lease = time;
         self
     }
 
@@ -198,6 +221,7 @@ impl Builder {
             .session
             .unwrap_or_else(|| format!("{}-{:08x}", std::process::id(), runtime.random() as u32));
         let opened_us = runtime.now_us();
+        let claims = store.is_shared().then_some(self.claims);
         let engine = Arc::new_cyclic(|me| Engine {
             store,
             local,
@@ -209,6 +233,7 @@ impl Builder {
             session,
             opened_us,
             limits: self.limits,
+            claims,
             validators: self.validators,
             recovered: Recoveries::default(),
             hub: Mutex::new(Hub::default()),

@@ -4,13 +4,15 @@
 //! other event. Leases are renewed here, so that no step can be too long for one.
 
 use std::collections::HashSet;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dalsegno_store::{Append, StoreError, StreamId};
 
 use super::Engine;
+use crate::bell::first_of;
 use crate::record;
+use crate::run::{Run, Stopped};
 
 /// Timers fired at once.
 const AT_ONCE: usize = 256;
@@ -26,21 +28,30 @@ pub(crate) async fn dispatch(engine: Weak<Engine>) {
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        if engine.is_closing() {
+        let closing = engine.is_closing();
+        // Others take over what this process does not go on holding until it has let go of it.
+        if closing && (engine.claims.is_none() || !engine.has_residents()) {
             return;
         }
         let rung = engine.dispatch.count();
         // A timer that is set while this looks is not seen by it: it has to ring.
         engine.hub().looks_at_us = u64::MAX;
         let now_us = engine.runtime.now_us();
-        let next_us = engine.fire_timers(now_us).await;
+        let next_us = match &engine.claims {
+            None => engine.fire_timers(now_us).await,
+            Some(_) if closing => u64::MAX,
+            Some(_) => engine.fire_timers_of_residents(now_us).await,
+        };
         engine.take_letters().await;
+        let mut until_us = next_us.min(now_us + LONGEST.as_micros() as u64);
+        if let (Some(claims), false) = (&engine.claims, closing) {
+            until_us = until_us.min(engine.claim(claims, now_us).await);
+        }
         let renew_every = engine.limits.lease.as_micros() as u64 / 3;
         if now_us >= renewed_us + renew_every {
             renewed_us = now_us;
             engine.renew_leases().await;
         }
-        let mut until_us = next_us.min(now_us + LONGEST.as_micros() as u64);
         if let Some(every) = engine.limits.mailbox_every {
             until_us = until_us.min(now_us + every.as_micros() as u64);
         }
@@ -50,16 +61,7 @@ pub(crate) async fn dispatch(engine: Weak<Engine>) {
         let until_us = until_us.max(now_us + 1);
         engine.hub().looks_at_us = until_us;
         let mut sleep = engine.runtime.sleep_until(until_us);
-        let mut rings = engine.dispatch.after(rung);
-        std::future::poll_fn(|context| {
-            use std::future::Future;
-            use std::task::Poll;
-            match std::pin::Pin::new(&mut rings).poll(context) {
-                Poll::Ready(()) => Poll::Ready(()),
-                Poll::Pending => sleep.as_mut().poll(context),
-            }
-        })
-        .await;
+        first_of(engine.dispatch.after(rung), sleep.as_mut()).await;
     }
 }
 
@@ -134,9 +136,19 @@ impl Engine {
                 .collect()
         };
         let for_us = self.limits.lease.as_micros() as u64;
-        for (run, token) in held {
-            // Who has lost it is told at the next append.
-            drop(self.store.renew_lease(&run, token, for_us).await);
+        let Ok(renewed) = self.store.renew_leases(&held, for_us).await else {
+            // Who has lost one meanwhile is told at the next append.
+            return;
+        };
+        for ((run, _), renewed) in held.iter().zip(renewed) {
+            if let Err(e @ (StoreError::Fenced { .. } | StoreError::Ended { .. })) = renewed {
+                let lost = self.resident(run);
+                lost.map(|run| run.stop(Stopped::Fenced(e.to_string())));
+            }
         }
+    }
+
+    fn resident(&self, run: &StreamId) -> Option<Arc<Run>> {
+        self.hub().resident.get(run)?.run.clone()
     }
 }

@@ -59,7 +59,12 @@ impl Engine {
 
     /// Drives a run once. An error says why it does not move.
     async fn drive_once(self: &Arc<Self>, id: &StreamId) -> Result<(), String> {
-        let Some((lease, journal)) = self.take(id).await? else {
+        let claimed = {
+            let mut hub = self.hub();
+            let resident = hub.resident.get_mut(id);
+            resident.and_then(|resident| resident.claimed.take())
+        };
+        let Some((lease, journal)) = self.take(id, claimed).await? else {
             self.ring_end(id);
             return Ok(());
         };
@@ -83,6 +88,10 @@ impl Engine {
         let run = Arc::new(run);
         self.now_resident(id, &run);
         self.ledger.is_here(&run);
+        if self.claims.is_some() {
+            // Its timers may be due.
+            self.dispatch.ring();
+        }
         self.tell_children(&run).await;
         let may_start = self.may_start(&run, started, crashed, crash_loop).await;
         let left = match (may_start, agent) {
@@ -100,7 +109,11 @@ impl Engine {
 
     /// Takes a run and reads it, unless it cannot move: then nothing is recorded, however often this
     /// is tried. `None` if it has ended.
-    async fn take(&self, id: &StreamId) -> Result<Option<(Lease, Journal)>, String> {
+    async fn take(
+        &self,
+        id: &StreamId,
+        claimed: Option<Lease>,
+    ) -> Result<Option<(Lease, Journal)>, String> {
         let load = || async {
             let journal = journal::load(&*self.store, id, None).await;
             let journal = journal.map_err(|e| e.to_string())?;
@@ -109,6 +122,12 @@ impl Engine {
                 None => Ok(journal),
             }
         };
+        if let Some(lease) = claimed {
+            return match load().await {
+                Ok(journal) => Ok(Some((lease, journal))),
+                Err(why) => Err(self.give_back(id, &lease, why).await),
+            };
+        }
         let mut journal = load().await?;
         let for_us = self.limits.lease.as_micros() as u64;
         let lease = match self.store.take_lease(id, &self.session, for_us).await {
@@ -121,13 +140,16 @@ impl Engine {
         if head.is_none_or(|head| head.sequence != journal.last + 1) {
             journal = match load().await {
                 Ok(journal) => journal,
-                Err(why) => {
-                    let released = self.store.release_lease(id, lease.token).await;
-                    return Err(released.err().map_or(why, |e| e.to_string()));
-                }
+                Err(why) => return Err(self.give_back(id, &lease, why).await),
             };
         }
         Ok(Some((lease, journal)))
+    }
+
+    /// Gives a run back that cannot move here. Why it does not.
+    async fn give_back(&self, id: &StreamId, lease: &Lease, why: String) -> String {
+        let released = self.store.release_lease(id, lease.token).await;
+        released.err().map_or(why, |e| e.to_string())
     }
 
     /// Why a run cannot move here, if it cannot.

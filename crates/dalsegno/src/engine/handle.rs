@@ -8,11 +8,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Builder, Engine};
-use crate::bell::Bell;
+use crate::bell::{Bell, first_of};
 use crate::budget::Budget;
 use crate::ctx::encode;
 use crate::error::Error;
 use crate::journal::{Journal, Outcome, Verdict, bytes_of};
+use crate::start::Start;
+
+/// How often a run that another process may have is looked at by who waits for its end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// An open store, and the agents that execute its runs.
 ///
@@ -43,39 +47,26 @@ impl Dalsegno {
     where
         I: Serialize + ?Sized,
     {
-        self.start_within(agent, run, input, None).await
+        self.start_with(agent, run, input, Start::new()).await
     }
 
-    /// The same, with a limit on what it may use. The budget is the first start's: one that is there
-    /// already keeps its own, see [`Dalsegno::set_budget`].
+    /// The same, with a budget, a queue or a priority. They are the first start's: a run that is
+    /// there already keeps its own, see [`Dalsegno::set_budget`].
     ///
     /// # Errors
     /// As [`Dalsegno::start`].
-    pub async fn start_with_budget<I>(
+    pub async fn start_with<I>(
         &self,
         agent: &str,
         run: &str,
         input: &I,
-        budget: Budget,
-    ) -> Result<RunHandle, Error>
-    where
-        I: Serialize + ?Sized,
-    {
-        self.start_within(agent, run, input, Some(budget)).await
-    }
-
-    async fn start_within<I>(
-        &self,
-        agent: &str,
-        run: &str,
-        input: &I,
-        budget: Option<Budget>,
+        start: Start,
     ) -> Result<RunHandle, Error>
     where
         I: Serialize + ?Sized,
     {
         let input = encode(input)?;
-        let id = self.engine.start(agent, run, input, budget).await?;
+        let id = self.engine.start(agent, run, input, &start).await?;
         let engine = Arc::clone(&self.engine);
         Ok(RunHandle { engine, id })
     }
@@ -256,16 +247,7 @@ impl Engine {
             if self.hub().resident.is_empty() {
                 break;
             }
-            let mut rings = self.dispatch.after(rung);
-            let rang = std::future::poll_fn(|context| {
-                use std::future::Future;
-                use std::task::Poll;
-                match std::pin::Pin::new(&mut rings).poll(context) {
-                    Poll::Ready(()) => Poll::Ready(true),
-                    Poll::Pending => sleep.as_mut().poll(context).map(|()| false),
-                }
-            });
-            if !rang.await {
+            if !first_of(self.dispatch.after(rung), sleep.as_mut()).await {
                 break;
             }
         }
@@ -321,7 +303,15 @@ impl RunHandle {
             if self.engine.is_closing() {
                 return Err(Error::Closed);
             }
-            waiter.bell.after(rung).await;
+            let rings = waiter.bell.after(rung);
+            match self.engine.claims {
+                None => rings.await,
+                Some(_) => {
+                    // Another process may have it, and nobody here is told of its end.
+                    let look_us = self.engine.runtime.now_us() + LOOK_EVERY.as_micros() as u64;
+                    first_of(rings, self.engine.runtime.sleep_until(look_us)).await;
+                }
+            }
         }
     }
 

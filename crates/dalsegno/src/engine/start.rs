@@ -6,11 +6,11 @@ use std::task::Poll;
 use dalsegno_store::{Append, Fields, Kind, NewEvent, NewPayload, RunInfo, StreamId};
 
 use super::Engine;
-use crate::budget::Budget;
 use crate::error::Error;
 use crate::record;
 use crate::recovery::plan::{self, Found};
 use crate::recovery::{Recovered, RecoveryAction};
+use crate::start::Start;
 
 /// Runs looked at before others get their turn.
 const AT_ONCE: usize = 32;
@@ -22,7 +22,7 @@ impl Engine {
         agent: &str,
         name: &str,
         input: NewPayload,
-        budget: Option<Budget>,
+        start: &Start,
     ) -> Result<StreamId, Error> {
         if self.is_closing() {
             return Err(Error::Closed);
@@ -35,10 +35,7 @@ impl Engine {
         if found.is_loop() {
             fields = fields.with(record::created::LOOP, 1);
         }
-        for (key, limit) in budget.iter().flat_map(budget_fields) {
-            fields = fields.with(key, limit);
-        }
-        let event = NewEvent::new(Kind::RunCreated).with_fields(fields);
+        let event = NewEvent::new(Kind::RunCreated).with_fields(start.add_to(fields));
         let append = Append::to(id.clone(), vec![event.with_input(input.clone())]).expecting(0);
         match self.store.append(vec![append]).await {
             Ok(appended) => {
@@ -102,7 +99,13 @@ impl Engine {
     /// Takes up every run that has not ended and can go on, and says of each what was done with it
     /// and why. Runs that are written down are looked at in the background, so that ten thousand
     /// that wait do not hold up the opening.
+    ///
+    /// Of a store that others use, too, runs are claimed one by one instead.
     pub(super) async fn take_up(&self) -> Result<(), Error> {
+        if self.claims.is_some() {
+            self.recovered.complete();
+            return Ok(());
+        }
         let mut written_down = Vec::new();
         for info in plan::unfinished(&*self.store).await? {
             let agent = info.agent.as_deref().unwrap_or_default();
@@ -179,17 +182,4 @@ async fn let_others() {
         Poll::Pending
     })
     .await;
-}
-
-fn budget_fields(budget: &Budget) -> Vec<(u64, u64)> {
-    let limits = [
-        (record::created::STEPS, budget.steps),
-        (record::created::TOKENS, budget.tokens),
-        (record::created::COST, budget.cost_micros),
-        (record::created::WALL, budget.wall_us()),
-    ];
-    let limits = limits.into_iter();
-    limits
-        .filter_map(|(key, limit)| Some((key, limit?)))
-        .collect()
 }

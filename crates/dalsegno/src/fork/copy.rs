@@ -15,6 +15,7 @@ use crate::budget::Usage;
 use crate::failure::Failure;
 use crate::journal::{Carry, bytes_of};
 use crate::record;
+use crate::start::Start;
 use crate::step::{StepId, StepKind};
 
 /// The events that a fork begins with.
@@ -64,16 +65,8 @@ impl Copy<'_> {
         if created.is_loop {
             fields = fields.with(record::created::LOOP, 1);
         }
-        for (key, limit) in [
-            (record::created::STEPS, budget.steps),
-            (record::created::TOKENS, budget.tokens),
-            (record::created::COST, budget.cost_micros),
-            (record::created::WALL, budget.wall_us()),
-        ] {
-            if let Some(limit) = limit {
-                fields = fields.with(key, limit);
-            }
-        }
+        let start = Start::of_child(&created.queue, created.priority).budget(*budget);
+        let fields = start.add_to(fields);
         let mut event = NewEvent::new(Kind::RunCreated).with_fields(fields);
         event.input = match &self.fork.input {
             Some(input) => Some(input.clone()),

@@ -15,6 +15,7 @@ use crate::effect::Effect;
 use crate::failure::{Certainty, Failure, FailureKind};
 use crate::record;
 use crate::resource::NotedResource;
+use crate::start::Start;
 use crate::step::{StepId, StepKind};
 
 fn step_of(fields: &Fields) -> Option<StepId> {
@@ -161,20 +162,17 @@ impl Journal {
         let fields = &event.fields;
         let text = |key| fields.text(key).unwrap_or_default();
         let parent = text(record::created::PARENT).parse().ok();
-        let number = |key| fields.number(key);
-        self.budget = Budget {
-            steps: number(record::created::STEPS),
-            tokens: number(record::created::TOKENS),
-            cost_micros: number(record::created::COST),
-            wall: number(record::created::WALL).map(std::time::Duration::from_micros),
-        };
+        let start = Start::of(fields);
+        self.budget = start.budget;
         let lineage = fields.text(record::created::LINEAGE);
         self.created = Created {
             agent: text(record::created::AGENT).to_owned(),
             parent: parent.map(|run| (run, StepId::new(text(record::created::PARENT_STEP)))),
             lineage: lineage.unwrap_or(event.stream.name()).to_owned(),
             time_us: event.time_us,
-            is_loop: number(record::created::LOOP) == Some(1),
+            is_loop: fields.number(record::created::LOOP) == Some(1),
+            queue: start.queue,
+            priority: start.priority,
             input: event.input,
         };
         self.told_us = event.time_us;

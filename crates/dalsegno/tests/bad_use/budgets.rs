@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dalsegno::{AttentionKind, Budget, Builder, Ctx, Effect, Failure, Granularity, Retry};
+use dalsegno::{AttentionKind, Budget, Builder, Ctx, Effect, Failure, Granularity, Retry, Start};
 
 use super::machine::{Machine, Outside, Process, agent, tool};
 
@@ -36,7 +36,7 @@ fn start(process: &Process, agent: &'static str, run: &'static str, budget: Budg
     let app = process.app.clone();
     process
         .now(async move {
-            app.start_with_budget(agent, run, "", budget)
+            app.start_with(agent, run, "", Start::new().budget(budget))
                 .await
                 .map(drop)
         })
