@@ -95,6 +95,12 @@ impl Default for EngineLimits {
     }
 }
 
+impl EngineLimits {
+    pub fn lease_us(&self) -> u64 {
+        self.lease.as_micros() as u64
+    }
+}
+
 /// Who is where.
 #[derive(Default)]
 struct Hub {
@@ -120,8 +126,8 @@ struct Hub {
 #[derive(Default)]
 struct Resident {
     run: Option<Arc<Run>>,
-    /// What it was claimed with, until its task has it.
-    claimed: Option<Lease>,
+    /// What it was claimed with, and when that was asked for, until its task has it.
+    claimed: Option<(Lease, u64)>,
     /// Of which agent, if that is counted.
     agent: Option<String>,
     /// Something has come since it was loaded.

@@ -34,6 +34,7 @@ use crate::syncer::Syncer;
 mod append;
 mod begin;
 mod finish;
+mod hold;
 mod kept_back;
 mod waits;
 
@@ -41,6 +42,7 @@ pub(crate) use append::NotRecorded;
 pub use begin::{Begun, Doubt, Step, Ticket};
 pub(crate) use begin::{compare, same_payload, shown, shown_new};
 pub use finish::Done;
+pub(crate) use hold::Hold;
 use kept_back::KeptBack;
 pub(crate) use waits::{Active, Idle, Sight, Wait};
 
@@ -104,6 +106,7 @@ pub struct Run {
     pub(crate) settings: Settings,
     /// `None` if the run is only read, to be replayed.
     pub(crate) token: Option<u64>,
+    pub(crate) hold: Arc<Hold>,
     pub(crate) syncer: Arc<Syncer>,
     pub(crate) ledger: Arc<Ledger>,
     lineage: String,
@@ -166,9 +169,10 @@ impl Run {
         id: StreamId,
         around: Around,
         settings: Settings,
-        token: Option<u64>,
+        hold: Arc<Hold>,
         mut journal: Journal,
     ) -> Run {
+        let token = (hold.token > 0).then_some(hold.token);
         let Around {
             store,
             runtime,
@@ -189,6 +193,7 @@ impl Run {
             runtime,
             settings,
             token,
+            hold,
             syncer,
             ledger,
             lineage,

@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::journal::{self, Journal, Outcome, StepRecord, bytes_of};
 use crate::ledger::Ledger;
 use crate::record;
-use crate::run::{self, Around, Begun, Run, Settings, Step, Stopped};
+use crate::run::{self, Around, Begun, Hold, Run, Settings, Step, Stopped};
 use crate::runtime::{Runtime, Tokio};
 use crate::step::{Occurrences, StepId, StepKind, check_name};
 use crate::syncer::Syncer;
@@ -342,7 +342,9 @@ async fn begin(
         step.effect = found.effect;
     }
     let runtime: Arc<dyn Runtime> = Arc::new(Tokio::current().ok_or(Error::NoRuntime)?);
+    let asked_us = runtime.now_us();
     let token = store.take_lease(id, ask.worker, LEASE_US).await?.token;
+    let hold = Hold::new(token, asked_us, LEASE_US, &runtime);
     // Taking it is an event.
     journal.last += 1;
     let started = started(&journal, ask.worker);
@@ -356,7 +358,7 @@ async fn begin(
         ledger: Ledger::new(Arc::clone(store)),
         runtime,
     };
-    let run = Run::new(id.clone(), around, settings, Some(token), journal);
+    let run = Run::new(id.clone(), around, settings, hold, journal);
     {
         // A script comes to its steps one process at a time: there is nothing to wait for.
         let journal = &mut run.state().journal;

@@ -13,7 +13,7 @@ use crate::budget::Usage;
 use crate::effect::Effect;
 use crate::failure::{Certainty, Failure, FailureKind, Result};
 use crate::journal::{Outcome, Verdict};
-use crate::run::{Begun, Done, Doubt, Step, Ticket};
+use crate::run::{Begun, Done, Doubt, Hold, Run, Step, Ticket};
 use crate::runtime::BoxFuture;
 use crate::step::{StepId, StepKind};
 
@@ -84,14 +84,16 @@ pub enum Probe<T> {
 pub struct Call {
     key: Arc<str>,
     attempt: u64,
+    hold: Arc<Hold>,
     usage: Arc<Mutex<Usage>>,
 }
 
 impl Call {
-    fn new(key: &str, attempt: u64) -> Call {
+    fn new(run: &Run, key: &str, attempt: u64) -> Call {
         Call {
             key: key.into(),
             attempt,
+            hold: Arc::clone(&run.hold),
             usage: Arc::default(),
         }
     }
@@ -105,6 +107,19 @@ impl Call {
     /// Which attempt this is, from 1.
     pub fn attempt(&self) -> u64 {
         self.attempt
+    }
+
+    /// The fencing token: rises whenever another worker takes the run over. What a worker has sent
+    /// that was stopped for longer than its lease may still arrive; another side that remembers the
+    /// highest token of a run, and refuses lower ones, cannot be told anything by who was overtaken.
+    pub fn token(&self) -> u64 {
+        self.hold.token
+    }
+
+    /// Whether this worker surely still has the run. To be asked right before something is sent, if
+    /// the other side knows no tokens: a worker that was stopped in between may have been overtaken.
+    pub fn is_held(&self) -> bool {
+        self.hold.is_certain()
     }
 
     /// Says how many tokens the model read and wrote.
@@ -269,7 +284,7 @@ impl StepCall {
                 Ok(Begun::Recorded(outcome)) => return ctx.recorded(&id, outcome).await,
                 Ok(Begun::InDoubt(doubt)) => self.settle::<T>(doubt).await,
                 Ok(Begun::Execute(mut ticket)) => {
-                    let call = Call::new(&ticket.key, ticket.attempt);
+                    let call = Call::new(&self.ctx.run, &ticket.key, ticket.attempt);
                     // What the closure does before it gives its future may panic, too.
                     let executed = async { code(call.clone()).await };
                     let result = self.execute(executed).await;
@@ -389,7 +404,7 @@ impl StepCall {
         let Some(probe) = &self.probe else {
             return Err(run.escalate(&doubt));
         };
-        let call = Call::new(&doubt.key, doubt.attempt);
+        let call = Call::new(run, &doubt.key, doubt.attempt);
         let until_us = self.ctx.due_us(self.timeout.unwrap_or(PROBE_LIMIT));
         let sleep = run.runtime.sleep_until(until_us);
         let asked = race(CatchPanic::new(async { probe(call).await }), sleep).await;

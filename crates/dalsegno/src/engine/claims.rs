@@ -50,11 +50,12 @@ impl Engine {
             }
             let claim = Claim {
                 owner: self.session.clone(),
-                for_us: self.limits.lease.as_micros() as u64,
+                for_us: self.limits.lease_us(),
                 limit,
                 agents,
                 queues: claims.queues.clone(),
             };
+            let asked_us = self.runtime.now_us();
             let Ok(taken) = self.store.claim(&claim).await else {
                 return now_us + AFTER_TROUBLE.as_micros() as u64;
             };
@@ -66,7 +67,7 @@ impl Engine {
             }
             let agent = (claim.agents.len() == 1).then(|| claim.agents[0].clone());
             for (run, lease) in taken {
-                self.drive_claimed(run, lease, agent.clone());
+                self.drive_claimed(run, (lease, asked_us), agent.clone());
             }
         }
         again_us
@@ -93,10 +94,10 @@ impl Engine {
         (room, wanted)
     }
 
-    fn drive_claimed(&self, run: StreamId, lease: Lease, agent: Option<String>) {
+    fn drive_claimed(&self, run: StreamId, claimed: (Lease, u64), agent: Option<String>) {
         let mut hub = self.hub();
         let claimed = Resident {
-            claimed: Some(lease),
+            claimed: Some(claimed),
             agent,
             ..Resident::default()
         };

@@ -47,7 +47,7 @@ pub(crate) async fn dispatch(engine: Weak<Engine>) {
         if let (Some(claims), false) = (&engine.claims, closing) {
             until_us = until_us.min(engine.claim(claims, now_us).await);
         }
-        let renew_every = engine.limits.lease.as_micros() as u64 / 3;
+        let renew_every = engine.limits.lease_us() / 3;
         if now_us >= renewed_us + renew_every {
             renewed_us = now_us;
             engine.renew_leases().await;
@@ -135,15 +135,21 @@ impl Engine {
             runs.filter_map(|run| Some((run.id.clone(), run.token?)))
                 .collect()
         };
-        let for_us = self.limits.lease.as_micros() as u64;
+        let (for_us, asked_us) = (self.limits.lease_us(), self.runtime.now_us());
         let Ok(renewed) = self.store.renew_leases(&held, for_us).await else {
             // Who has lost one meanwhile is told at the next append.
             return;
         };
         for ((run, _), renewed) in held.iter().zip(renewed) {
-            if let Err(e @ (StoreError::Fenced { .. } | StoreError::Ended { .. })) = renewed {
-                let lost = self.resident(run);
-                lost.map(|run| run.stop(Stopped::Fenced(e.to_string())));
+            let Some(run) = self.resident(run) else {
+                continue;
+            };
+            match renewed {
+                Ok(_) => run.hold.renewed(asked_us),
+                Err(e @ (StoreError::Fenced { .. } | StoreError::Ended { .. })) => {
+                    run.stop(Stopped::Fenced(e.to_string()));
+                }
+                Err(_) => {}
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::ctx::{CatchPanic, Ctx, Host};
 use crate::failure::Result;
 use crate::journal::{self, Journal, bytes_of};
 use crate::record;
-use crate::run::{Around, Idle, Run, Stopped};
+use crate::run::{Around, Hold, Idle, Run, Stopped};
 use crate::runtime::BoxFuture;
 use crate::step::StepKind;
 
@@ -59,10 +59,12 @@ impl Engine {
 
     /// Drives a run once. An error says why it does not move.
     async fn drive_once(self: &Arc<Self>, id: &StreamId) -> Result<(), String> {
-        let claimed = {
+        let now_us = self.runtime.now_us();
+        let (claimed, asked_us) = {
             let mut hub = self.hub();
             let resident = hub.resident.get_mut(id);
-            resident.and_then(|resident| resident.claimed.take())
+            let claimed = resident.and_then(|resident| resident.claimed.take());
+            claimed.map_or((None, now_us), |(lease, asked_us)| (Some(lease), asked_us))
         };
         let Some((lease, journal)) = self.take(id, claimed).await? else {
             self.ring_end(id);
@@ -83,8 +85,8 @@ impl Engine {
             syncer: Arc::clone(&self.syncer),
             ledger: Arc::clone(&self.ledger),
         };
-        let token = Some(lease.token);
-        let run = Run::new(id.clone(), around, self.settings, token, journal);
+        let hold = Hold::new(lease.token, asked_us, self.limits.lease_us(), &self.runtime);
+        let run = Run::new(id.clone(), around, self.settings, hold, journal);
         let run = Arc::new(run);
         self.now_resident(id, &run);
         self.ledger.is_here(&run);
@@ -129,7 +131,7 @@ impl Engine {
             };
         }
         let mut journal = load().await?;
-        let for_us = self.limits.lease.as_micros() as u64;
+        let for_us = self.limits.lease_us();
         let lease = match self.store.take_lease(id, &self.session, for_us).await {
             Ok(lease) => lease,
             Err(StoreError::Ended { .. }) => return Ok(None),

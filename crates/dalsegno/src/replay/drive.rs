@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::failure::Result;
 use crate::journal::bytes_of;
 use crate::ledger::Ledger;
-use crate::run::{Around, Run, Settings, Stopped, same_payload, shown, shown_new};
+use crate::run::{Around, Hold, Run, Settings, Stopped, same_payload, shown, shown_new};
 use crate::runtime::BoxFuture;
 use crate::step::StepId;
 use crate::syncer::Syncer;
@@ -63,13 +63,15 @@ pub(super) async fn replay(
     let runtime = Arc::clone(&parts.runtime);
     let syncer = Syncer::new(Arc::clone(&store), Arc::clone(&runtime), None);
     let ledger = Ledger::new(Arc::clone(&store));
+    // It is only read.
+    let hold = Hold::new(0, 0, 0, &runtime);
     let around = Around {
         store,
         runtime,
         syncer,
         ledger,
     };
-    let run = Run::new(id, around, Settings::default(), None, journal);
+    let run = Run::new(id, around, Settings::default(), hold, journal);
     let run = Arc::new(run);
     let mut driver = Driver {
         run: Arc::clone(&run),

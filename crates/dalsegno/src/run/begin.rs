@@ -330,6 +330,9 @@ impl Run {
             }
         }
         self.commit(step.effect, Moment::BeforeEffect).await?;
+        if step.effect != Effect::ReadOnly {
+            self.make_certain().await?;
+        }
         // Between the intent and here the run may have been told to stop. A worker that closes lets
         // what is begun finish: an intent that is left alone would be a doubt without a cause.
         match self.stopped() {
