@@ -1,0 +1,128 @@
+//! What can go wrong with a database, in words for the person who has to deal with it.
+//!
+//! Invariant: a message never has the password, nor anything else of the address but host, port,
+//! user and database.
+
+use dalsegno_store::StoreError;
+use tokio_postgres::error::SqlState;
+
+/// Why a statement did not come to an end.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The connection is gone or was never there. What was sent last may have happened.
+    Gone(String),
+    /// The database undid what was asked because of others; the same can be asked again.
+    Again,
+    /// It will not go better another time.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Trouble {
+        Trouble::Store(error)
+    }
+}
+
+impl From<tokio_postgres::Error> for Trouble {
+    fn from(error: tokio_postgres::Error) -> Trouble {
+        let Some(db) = error.as_db_error() else {
+            if error.is_closed() || is_connection(&error) {
+                return Trouble::Gone(words(&error));
+            }
+            return Trouble::Store(StoreError::Backend(format!(
+                "PostgreSQL was not understood: {}: report this",
+                words(&error)
+            )));
+        };
+        let code = db.code();
+        // Class 08: connection; 57P0x: shutting down, crashed, starting up.
+        let gone = [
+            SqlState::ADMIN_SHUTDOWN,
+            SqlState::CRASH_SHUTDOWN,
+            SqlState::CANNOT_CONNECT_NOW,
+            SqlState::TOO_MANY_CONNECTIONS,
+        ];
+        if code.code().starts_with("08") || gone.contains(code) {
+            return Trouble::Gone(db.message().to_owned());
+        }
+        if [
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            SqlState::T_R_DEADLOCK_DETECTED,
+        ]
+        .contains(code)
+        {
+            return Trouble::Again;
+        }
+        Trouble::Store(refused(db))
+    }
+}
+
+/// What the database said no to.
+fn refused(db: &tokio_postgres::error::DbError) -> StoreError {
+    let code = db.code();
+    let message = db.message();
+    let advice = if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        "give the user the right to create a schema, or to use all of this one"
+    } else if code.code().starts_with("53") {
+        "make room for the database, then go on"
+    } else if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+        "connect to the primary, not to a copy that is for reading"
+    } else {
+        "see the server's log"
+    };
+    StoreError::Backend(format!(
+        "PostgreSQL refused ({}): {message}: {advice}",
+        code.code()
+    ))
+}
+
+/// Whether an error of the client is about the connection and not about what was said over it.
+fn is_connection(error: &tokio_postgres::Error) -> bool {
+    use std::error::Error;
+    error
+        .source()
+        .is_some_and(|source| source.downcast_ref::<std::io::Error>().is_some())
+}
+
+/// An error with what caused it.
+pub(crate) fn words(error: &tokio_postgres::Error) -> String {
+    use std::error::Error;
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// Why no connection was made, for the person who gave the address.
+pub(crate) fn no_connection(error: &tokio_postgres::Error, place: &str) -> StoreError {
+    let Some(db) = error.as_db_error() else {
+        let why = words(error);
+        return StoreError::Backend(match is_connection(error) {
+            true => format!(
+                "no PostgreSQL answers at {place} ({why}): start it, or check host and port"
+            ),
+            false if why.contains("TLS") => format!(
+                "PostgreSQL at {place} wants an encrypted connection, which this version cannot \
+                 make: use a tunnel, or allow connections without TLS"
+            ),
+            false if why.contains("password") => {
+                format!("PostgreSQL at {place} asks for a password: put it into the address")
+            }
+            false => format!("PostgreSQL at {place} could not be spoken to: {why}"),
+        });
+    };
+    let message = db.message();
+    let code = db.code();
+    let advice = if code.code().starts_with("28") {
+        "check the user and the password in the address"
+    } else if *code == SqlState::UNDEFINED_DATABASE {
+        "create that database, or correct its name in the address"
+    } else if *code == SqlState::TOO_MANY_CONNECTIONS {
+        "raise max_connections, or open fewer stores"
+    } else {
+        "see the server's log"
+    };
+    StoreError::Backend(format!(
+        "PostgreSQL at {place} refused the connection: {message}: {advice}"
+    ))
+}

@@ -1,0 +1,141 @@
+//! Connections: a few, each made when it is needed and again when it is lost.
+//!
+//! Invariant: a connection comes back only when nothing is open on it. Whoever meets an error drops
+//! it, and the server undoes what was not committed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, NoTls, Row, Statement};
+
+use crate::error::Trouble;
+use crate::options::Address;
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub client: Client,
+    statements: HashMap<&'static str, Statement>,
+}
+
+impl Conn {
+    /// Connects, and goes into the store's schema.
+    pub async fn open(address: &Address) -> Result<Conn, tokio_postgres::Error> {
+        let (client, connection) = address.config.connect(NoTls).await?;
+        // Ends with the client, or with the connection: then the client says so.
+        tokio::spawn(async move { drop(connection.await) });
+        let conn = Conn {
+            client,
+            statements: HashMap::new(),
+        };
+        let path = format!("SET search_path TO {}", address.schema);
+        conn.client.batch_execute(&path).await?;
+        Ok(conn)
+    }
+
+    async fn statement(&mut self, sql: &'static str) -> Result<Statement, tokio_postgres::Error> {
+        if let Some(known) = self.statements.get(sql) {
+            return Ok(known.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements.insert(sql, statement.clone());
+        Ok(statement)
+    }
+
+    /// The rows of a statement, which is prepared once.
+    pub async fn query(
+        &mut self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Trouble> {
+        let statement = self.statement(sql).await?;
+        Ok(self.client.query(&statement, params).await?)
+    }
+
+    /// How many rows a statement changed.
+    pub async fn execute(
+        &mut self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<u64, Trouble> {
+        let statement = self.statement(sql).await?;
+        Ok(self.client.execute(&statement, params).await?)
+    }
+
+    /// A statement without rows or parameters, as `BEGIN`.
+    pub async fn say(&self, sql: &str) -> Result<(), Trouble> {
+        Ok(self.client.batch_execute(sql).await?)
+    }
+}
+
+/// A few connections to the same store.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub address: Address,
+    idle: Mutex<Vec<Conn>>,
+    permits: Arc<Semaphore>,
+}
+
+/// A connection in use.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    pub conn: Conn,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Pool {
+    pub fn new(address: Address, connections: usize) -> Pool {
+        Pool {
+            address,
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(connections)),
+        }
+    }
+
+    /// A connection, when one is free.
+    pub async fn lend(&self) -> Result<Lent, Trouble> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        let permit = permit.map_err(|_| Trouble::Store(dalsegno_store::StoreError::Closed))?;
+        loop {
+            let idle = self.idle().pop();
+            match idle {
+                Some(conn) if conn.client.is_closed() => {}
+                Some(conn) => {
+                    return Ok(Lent {
+                        conn,
+                        _permit: permit,
+                    });
+                }
+                None => break,
+            }
+        }
+        // That there is no connection says nothing about what was asked.
+        let conn = Conn::open(&self.address).await;
+        let conn = conn.map_err(|e| match Trouble::from(e) {
+            Trouble::Again => Trouble::Gone("the connection was refused for now".into()),
+            other => other,
+        })?;
+        Ok(Lent {
+            conn,
+            _permit: permit,
+        })
+    }
+
+    /// Gives a connection back on which nothing is open.
+    pub fn give_back(&self, lent: Lent) {
+        let Lent { conn, _permit } = lent;
+        self.idle().push(conn);
+    }
+
+    /// Lets all connections go.
+    pub fn close(&self) {
+        self.permits.close();
+        self.idle().clear();
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Conn>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
