@@ -48,7 +48,7 @@ pub use handle::{Dalsegno, RunHandle};
 pub(crate) struct Engine {
     pub store: Arc<dyn Store>,
     /// To be closed, if this process has opened it.
-    pub local: Option<LocalStore>,
+    pub opened: Opened,
     pub runtime: Arc<dyn Runtime>,
     pub settings: Settings,
     pub syncer: Arc<Syncer>,
@@ -132,6 +132,15 @@ struct Resident {
     agent: Option<String>,
     /// Something has come since it was loaded.
     again: bool,
+}
+
+/// A store that is closed with the engine.
+pub(crate) enum Opened {
+    /// By somebody else, who closes it.
+    Elsewhere,
+    Local(LocalStore),
+    #[cfg(feature = "postgres")]
+    Postgres(dalsegno_postgres::PostgresStore),
 }
 
 impl fmt::Debug for Engine {

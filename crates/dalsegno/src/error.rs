@@ -148,6 +148,12 @@ pub enum Error {
     /// There is no tokio runtime.
     #[error("there is no tokio runtime here: call this inside of one")]
     NoRuntime,
+    /// A database was asked for.
+    #[error(
+        "this program was built without databases: build it with the feature \"postgres\" of \
+         the crate dalsegno"
+    )]
+    NoDatabases,
     /// The process cannot wait for signals.
     #[error("signals of the operating system cannot be waited for: {0}")]
     Signals(String),

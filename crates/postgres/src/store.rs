@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::{
-    Answer, Append, Appended, Claim, Event, Lease, LetterRef, LettersTaken, Payload, Position,
-    Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer, Version, engine,
+    Answer, Append, Appended, Claim, Event, Lease, LetterRef, LettersTaken, Limits, Payload,
+    Position, Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer, Version,
+    engine,
 };
 use tokio::runtime::Runtime;
 
@@ -178,6 +179,14 @@ impl PostgresStore {
 }
 
 impl Store for PostgresStore {
+    fn limits(&self) -> Limits {
+        self.inner().options.limits
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
         Box::pin(async move {
             let inner = self.inner();

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dalsegno_store::{LocalStore, Store};
+use dalsegno_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::claims::Claims;
-use super::{Dalsegno, Engine, EngineLimits, Hub, dispatch};
+use super::{Dalsegno, Engine, EngineLimits, Hub, Opened, dispatch};
 use crate::agent::{Agent, Function, Loop, Turn};
 use crate::bell::Bell;
 use crate::ctx::Ctx;
@@ -184,14 +184,35 @@ impl Builder {
         self
     }
 
-    /// Opens the store in a folder, or makes it, and takes up every run that was not finished.
+    /// Opens the store in a folder, or makes it, and takes up every run that was not finished. With
+    /// the feature `postgres` it may be the address of a database, as in
+    /// `postgres://user@host/database`: then any number of processes share it, each takes runs that
+    /// may go on as long as it has room, and takes over those of processes that are gone.
     ///
     /// # Errors
     /// The store cannot be opened, or there is no runtime.
-    pub async fn open(self, dir: impl AsRef<Path>) -> Result<Dalsegno, Error> {
-        let local = self.options.open(dir)?;
-        let store: Arc<dyn Store> = Arc::new(local.clone());
-        self.open_with(store, Some(local)).await
+    pub async fn open(self, place: impl AsRef<Path>) -> Result<Dalsegno, Error> {
+        let place = place.as_ref();
+        match place.to_str() {
+            Some(url) if is_database(url) => self.open_database(url).await,
+            _ => {
+                let local = self.options.open(place)?;
+                let store: Arc<dyn Store> = Arc::new(local.clone());
+                self.open_with(store, Opened::Local(local)).await
+            }
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    async fn open_database(self, url: &str) -> Result<Dalsegno, Error> {
+        let postgres = dalsegno_postgres::PostgresStore::open(url)?;
+        let store: Arc<dyn Store> = Arc::new(postgres.clone());
+        self.open_with(store, Opened::Postgres(postgres)).await
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    async fn open_database(self, _url: &str) -> Result<Dalsegno, Error> {
+        Err(Error::NoDatabases)
     }
 
     /// The same on a store that is open.
@@ -199,14 +220,10 @@ impl Builder {
     /// # Errors
     /// There is no runtime, or the store cannot be read.
     pub async fn open_store(self, store: Arc<dyn Store>) -> Result<Dalsegno, Error> {
-        self.open_with(store, None).await
+        self.open_with(store, Opened::Elsewhere).await
     }
 
-    async fn open_with(
-        self,
-        store: Arc<dyn Store>,
-        local: Option<LocalStore>,
-    ) -> Result<Dalsegno, Error> {
+    async fn open_with(self, store: Arc<dyn Store>, opened: Opened) -> Result<Dalsegno, Error> {
         let runtime: Arc<dyn Runtime> = match self.runtime {
             Some(runtime) => runtime,
             None => Arc::new(Tokio::current().ok_or(Error::NoRuntime)?),
@@ -224,7 +241,7 @@ impl Builder {
         let claims = store.is_shared().then_some(self.claims);
         let engine = Arc::new_cyclic(|me| Engine {
             store,
-            local,
+            opened,
             runtime,
             settings: self.settings,
             syncer,
@@ -245,4 +262,9 @@ impl Builder {
         engine.runtime.spawn(Box::pin(dispatcher));
         Ok(Dalsegno { engine })
     }
+}
+
+/// Whether a place is a database, not a folder.
+fn is_database(place: &str) -> bool {
+    place.starts_with("postgres://") || place.starts_with("postgresql://")
 }

@@ -7,7 +7,7 @@ use dalsegno_store::{RunInfo, RunQuery, Store, StreamId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Builder, Engine};
+use super::{Builder, Engine, Opened};
 use crate::bell::{Bell, first_of};
 use crate::budget::Budget;
 use crate::ctx::encode;
@@ -251,9 +251,11 @@ impl Engine {
                 break;
             }
         }
-        match &self.local {
-            Some(local) => Ok(local.close()?),
-            None => {
+        match &self.opened {
+            Opened::Local(local) => Ok(local.close()?),
+            #[cfg(feature = "postgres")]
+            Opened::Postgres(postgres) => Ok(postgres.close()?),
+            Opened::Elsewhere => {
                 let position = self.store.position().await?;
                 Ok(self.store.durable(position).await?)
             }
