@@ -8,6 +8,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+mod clock;
+use clock::Clock;
+
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -25,6 +28,15 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// A random number.
     fn random(&self) -> u64;
 
+    /// Runs a task at a time, also if who asks keeps its thread busy until then.
+    fn spawn_at(&self, us: u64, task: BoxFuture<'static, ()>) {
+        let sleep = self.sleep_until(us);
+        self.spawn(Box::pin(async move {
+            sleep.await;
+            task.await;
+        }));
+    }
+
     /// Does something that keeps its thread busy for long, as reading a large file does. Unless a
     /// runtime has a better place for it, that is here and now.
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
@@ -35,18 +47,23 @@ pub trait Runtime: Send + Sync + fmt::Debug {
 
 /// The tokio runtime that it was made in.
 #[derive(Clone, Debug)]
-pub struct Tokio(tokio::runtime::Handle);
+pub struct Tokio {
+    runtime: tokio::runtime::Handle,
+    clock: Clock,
+}
 
 impl Tokio {
     /// The runtime that runs this code; `None` outside of one.
     pub fn current() -> Option<Tokio> {
-        tokio::runtime::Handle::try_current().ok().map(Tokio)
+        let runtime = tokio::runtime::Handle::try_current().ok()?;
+        let clock = Clock::default();
+        Some(Tokio { runtime, clock })
     }
 }
 
 impl Runtime for Tokio {
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        drop(self.0.spawn(task));
+        drop(self.runtime.spawn(task));
     }
 
     fn now_us(&self) -> u64 {
@@ -60,6 +77,16 @@ impl Runtime for Tokio {
         Box::pin(tokio::time::sleep(wait))
     }
 
+    fn spawn_at(&self, us: u64, task: BoxFuture<'static, ()>) {
+        let wait = Duration::from_micros(us.saturating_sub(self.now_us()));
+        if let Err(task) = self.clock.start_after(&self.runtime, wait, task) {
+            drop(self.runtime.spawn(async move {
+                tokio::time::sleep(wait).await;
+                task.await;
+            }));
+        }
+    }
+
     fn random(&self) -> u64 {
         use std::hash::{BuildHasher, RandomState};
         use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,7 +98,7 @@ impl Runtime for Tokio {
     }
 
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
-        let working = self.0.spawn_blocking(work);
+        let working = self.runtime.spawn_blocking(work);
         // Who wants its result sees that there is none if it panicked.
         Box::pin(async move { drop(working.await) })
     }

@@ -70,11 +70,7 @@ impl Syncer {
             return;
         };
         let at = runtime.now_us() + bound.as_micros() as u64 / 2;
-        let sleep = runtime.sleep_until(at);
-        runtime.spawn(Box::pin(async move {
-            sleep.await;
-            me.sync().await;
-        }));
+        runtime.spawn_at(at, Box::pin(async move { me.sync().await }));
     }
 
     /// Somebody has waited for a position.
