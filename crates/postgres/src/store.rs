@@ -11,7 +11,8 @@ use std::time::Duration;
 use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::{
     Answer, Append, Appended, Claim, Event, Lease, LetterRef, LettersTaken, Payload, Position,
-    Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer, Version, engine,
+    Recorded, Retention, Retired, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind,
+    Timer, Version, engine,
 };
 use tokio::runtime::Runtime;
 
@@ -158,6 +159,25 @@ impl PostgresStore {
     /// The database could not be reached in time: what was appended and not waited for may be lost.
     pub fn close(&self) -> Result<(), StoreError> {
         self.open.close()
+    }
+
+    /// Lets finished runs go, as [`LocalStore::retire`](dalsegno_store::LocalStore::retire) does.
+    /// Appends and reads go on meanwhile. Sizes are not counted: PostgreSQL gives the space to others
+    /// when it is vacuumed.
+    ///
+    /// # Errors
+    /// The database could not be reached, or an archive was asked for.
+    pub fn retire<'a>(&'a self, retention: &'a Retention) -> Answer<'a, Retired> {
+        let retention = *retention;
+        self.run(move |inner| async move { inner.retire(&retention).await })
+    }
+
+    /// Waits until notifications of others are heard. Before that, and whenever the connection for
+    /// them is lost, changes are seen by looking. For tests.
+    pub fn wait_until_it_listens(&self) {
+        while !self.inner().listens.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn inner(&self) -> &Arc<Inner> {
