@@ -10,6 +10,7 @@ use dalsegno_pgtest::Server;
 use dalsegno_postgres::PostgresStore;
 use dalsegno_store::{Append, Claim, Fields, Kind, NewEvent, NewPayload, Store, StreamId, field};
 use tokio::runtime::Runtime;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
 
 use super::{Emit, Group, Setting};
@@ -62,9 +63,11 @@ impl Raw {
     fn once(&self, runtime: &Runtime) -> Result<(), Error> {
         let next = self.next.get() + 1;
         self.next.set(next);
-        let done = self.client.execute(&self.insert, &[&next, &self.bytes]);
-        runtime.block_on(done)?;
-        Ok(())
+        runtime.block_on(async {
+            let params: [&(dyn ToSql + Sync); 2] = [&next, &self.bytes];
+            self.client.execute(&self.insert, &params).await?;
+            Ok(())
+        })
     }
 }
 

@@ -185,3 +185,32 @@ fn many_workers_claim_each_run_once() {
     assert_eq!(taken.len(), RUNS);
     assert_eq!(taken.into_iter().collect::<BTreeSet<_>>().len(), RUNS);
 }
+
+/// A claim reads what it takes, however many wait for something else.
+#[test]
+fn runs_that_wait_cost_a_claim_nothing() {
+    let server = Server::shared();
+    let url = server.url();
+    let store = open(&url);
+    create(&store, "order");
+    server.sql(
+        &url,
+        "INSERT INTO claimable SELECT 1000 + g, '', g % 3, 'cook', 9223372036854775807, NULL, NULL
+         FROM generate_series(1, 20000) g; ANALYZE claimable",
+    );
+    let candidates = include_str!("../src/sql/candidates.sql");
+    let prepared = format!(
+        "PREPARE c (text, text[], bigint, bigint) AS {candidates};
+         SET enable_seqscan TO off; SET plan_cache_mode TO force_generic_plan;
+         EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) EXECUTE c ('', '{{}}', NULL, 10)"
+    );
+    let plan = server.sql(&url, &prepared);
+    assert!(!plan.contains("Seq Scan on claimable"), "{plan}");
+    let filtered = plan
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Rows Removed by Filter: "))
+        .filter_map(|count| count.parse::<u64>().ok())
+        .max();
+    assert!(filtered.unwrap_or(0) < 10, "{plan}");
+    assert_eq!(names(&store, &claim(5)), ["order"]);
+}

@@ -51,7 +51,7 @@ fn old_finished_runs_go_and_everything_else_stays() {
         archive: false,
     };
     let retired = block_on(store.retire(&retention)).unwrap();
-    assert_eq!(retired.runs, [old.clone()]);
+    assert_eq!(retired.runs, std::slice::from_ref(&old));
     assert!(retired.records_removed > 4, "{retired:?}");
     let left = server.number(&url, "SELECT count(*) FROM piece");
     assert!(left < pieces, "{left} of {pieces}");
