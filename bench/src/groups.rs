@@ -7,11 +7,18 @@ use crate::row::Row;
 
 mod cli;
 mod log;
+mod postgres;
 mod runs;
 pub mod store;
 
 /// All groups, in the order in which `--help` lists them.
-pub const GROUPS: &[Group] = &[log::GROUP, store::GROUP, runs::GROUP, cli::GROUP];
+pub const GROUPS: &[Group] = &[
+    log::GROUP,
+    store::GROUP,
+    runs::GROUP,
+    cli::GROUP,
+    postgres::GROUP,
+];
 
 /// Rows about one part of the project.
 #[derive(Debug)]

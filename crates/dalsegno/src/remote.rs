@@ -42,8 +42,8 @@ const PAGE: usize = 256;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Remote {
-    store: Arc<dyn Store>,
-    runtime: Arc<dyn Runtime>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) runtime: Arc<dyn Runtime>,
 }
 
 /// An order that was sent. It is on disk.
@@ -209,7 +209,7 @@ impl Remote {
         self.send(order).await
     }
 
-    async fn send(&self, (run, event): Order) -> Result<Sent, Error> {
+    pub(crate) async fn send(&self, (run, event): Order) -> Result<Sent, Error> {
         let mut letter = NewLetter::new(run.clone(), event.kind, self.runtime.now_us());
         letter.fields = event.fields;
         letter.payload = event.input.map(|input| (input.content_type, input.bytes));

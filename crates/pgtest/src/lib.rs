@@ -238,6 +238,7 @@ fn launch(dir: &Path, port: u16) {
     run(&mut start, "pg_ctl start");
 }
 
+#[allow(clippy::zombie_processes)] // It waits for the end of this process.
 fn watch(lock: &Path, dir: &Path, grace_s: u32) {
     let mut watch = Command::new("setsid");
     watch.args(["sh", "-c", WATCH, "watch"]).arg(lock).arg(dir);

@@ -86,16 +86,17 @@ impl Inner {
         let mut in_doubt = false;
         while !batch.saves.is_empty() {
             match self.try_send(&mut batch, conn, in_doubt).await {
-                Ok(()) => {}
+                Ok(()) => self.memory().refused = None,
                 Err(Trouble::Again) => in_doubt = true,
                 Err(Trouble::Gone(_)) => {
                     *conn = None;
                     in_doubt = true;
                     backoff.wait_for_ever().await;
                 }
-                Err(Trouble::Store(_)) => {
+                Err(Trouble::Store(error)) => {
                     // The disk of the server is full, or the like: nothing is lost, and it is tried
-                    // again. Who waits goes on waiting.
+                    // again. Who waits is told.
+                    self.memory().refused = Some(error.to_string());
                     *conn = None;
                     in_doubt = true;
                     backoff.wait_for_ever().await;
@@ -149,6 +150,12 @@ impl Inner {
         self.wait_until(|memory| {
             if memory.is_durable(position)? {
                 return Ok(Some(()));
+            }
+            if memory.closed {
+                return Err(StoreError::Closed);
+            }
+            if let Some(why) = &memory.refused {
+                return Err(StoreError::Backend(why.clone()));
             }
             if memory.wanted < position {
                 memory.wanted = position;

@@ -147,8 +147,13 @@ impl Inner {
         })
     }
 
-    /// Gives a run back.
-    pub async fn release_lease(&self, run: &StreamId, token: u64) -> Result<(), StoreError> {
+    /// Gives a run back: to go on at once, or when something comes for it.
+    pub async fn release_lease(
+        &self,
+        run: &StreamId,
+        token: u64,
+        at_once: bool,
+    ) -> Result<(), StoreError> {
         let streams = [run.clone()];
         let _ours = self.take_ours(&streams).await?;
         trying!(self, {
@@ -164,7 +169,9 @@ impl Inner {
                 let next_timer = locked.draft.timers.values().min();
                 let ready_us = match locked.draft.status {
                     // It waits for something, or for its next timer.
-                    Some(Status::Checkpointed) => next_timer.map_or(NEVER_US, |due| db_us(*due)),
+                    Some(Status::Checkpointed) if !at_once => {
+                        next_timer.map_or(NEVER_US, |due| db_us(*due))
+                    }
                     _ => now_us,
                 };
                 locked.claim = ClaimChange::Set {

@@ -68,6 +68,7 @@ impl Inner {
                 Ok(_) => self.pool.give_back(lent),
                 Err(Trouble::Gone(why)) => {
                     // It may have been sent, and even have been taken up since.
+                    drop(lent);
                     let rows = self.rows(IS_THERE, &[&self.handle, &number]).await?;
                     if rows.is_empty() {
                         return Err(Trouble::Store(StoreError::Backend(format!(

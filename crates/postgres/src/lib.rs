@@ -32,6 +32,7 @@ mod memory;
 mod options;
 mod pool;
 mod read;
+mod retention;
 mod save;
 mod schema;
 mod store;

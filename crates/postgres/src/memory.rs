@@ -78,6 +78,8 @@ pub(crate) struct Memory {
     /// Somebody waits for this position.
     pub wanted: Position,
     pub queued_bytes: usize,
+    /// Why the database takes nothing that is queued, if it says so.
+    pub refused: Option<String>,
     pub closed: bool,
 }
 

@@ -30,8 +30,18 @@ impl Conn {
             client,
             statements: HashMap::new(),
         };
-        let path = format!("SET search_path TO {}", address.schema);
+        let path = format!(
+            "SET search_path TO {}; SET default_transaction_isolation TO 'read committed'",
+            address.schema
+        );
         conn.client.batch_execute(&path).await?;
+        // Every statement has an index. Plans that were made while the tables were small must not
+        // read them whole when they are not. A server that does not know the setting needs none.
+        let plans = "SET enable_seqscan TO off; SET enable_mergejoin TO off";
+        match conn.client.batch_execute(plans).await {
+            Err(e) if e.as_db_error().is_none() => return Err(e),
+            _ => {}
+        }
         Ok(conn)
     }
 

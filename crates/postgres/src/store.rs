@@ -11,8 +11,8 @@ use std::time::Duration;
 use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::{
     Answer, Append, Appended, Claim, Event, Lease, LetterRef, LettersTaken, Limits, Payload,
-    Position, Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer, Version,
-    engine,
+    Position, Recorded, Retention, Retired, RunInfo, RunQuery, Store, StoreError, StreamId,
+    StreamKind, Timer, Version, engine,
 };
 use tokio::runtime::Runtime;
 
@@ -161,6 +161,25 @@ impl PostgresStore {
         self.open.close()
     }
 
+    /// Lets finished runs go, as [`LocalStore::retire`](dalsegno_store::LocalStore::retire) does.
+    /// Appends and reads go on meanwhile. Sizes are not counted: PostgreSQL gives the space to others
+    /// when it is vacuumed.
+    ///
+    /// # Errors
+    /// The database could not be reached, or an archive was asked for.
+    pub fn retire<'a>(&'a self, retention: &'a Retention) -> Answer<'a, Retired> {
+        let retention = *retention;
+        self.run(move |inner| async move { inner.retire(&retention).await })
+    }
+
+    /// Waits until notifications of others are heard. Before that, and whenever the connection for
+    /// them is lost, changes are seen by looking. For tests.
+    pub fn wait_until_it_listens(&self) {
+        while !self.inner().listens.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn inner(&self) -> &Arc<Inner> {
         &self.open.inner
     }
@@ -276,7 +295,12 @@ impl Store for PostgresStore {
 
     fn release_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
         let run = run.clone();
-        self.run(move |inner| async move { inner.release_lease(&run, token).await })
+        self.run(move |inner| async move { inner.release_lease(&run, token, false).await })
+    }
+
+    fn hand_over_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
+        let run = run.clone();
+        self.run(move |inner| async move { inner.release_lease(&run, token, true).await })
     }
 
     fn renew_leases<'a>(

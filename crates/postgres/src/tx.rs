@@ -231,6 +231,15 @@ impl<'a> Tx<'a> {
         self.lent.conn.query(sql, params).await
     }
 
+    /// How many rows a statement inside the transaction changed.
+    pub async fn execute(
+        &mut self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<u64, Trouble> {
+        self.lent.conn.execute(sql, params).await
+    }
+
     /// Pieces that the events refer to.
     pub fn store(&mut self, pieces: impl IntoIterator<Item = Piece>) {
         self.pieces.extend(pieces);

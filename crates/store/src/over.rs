@@ -101,6 +101,11 @@ pub trait Over: Send + Sync + fmt::Debug {
         self.below().release_lease(run, token)
     }
 
+    /// As [`Store::hand_over_lease`].
+    fn hand_over_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
+        self.below().hand_over_lease(run, token)
+    }
+
     /// As [`Store::renew_leases`].
     fn renew_leases<'a>(
         &'a self,
@@ -210,6 +215,9 @@ impl<T: Over> Store for T {
     }
     fn release_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
         Over::release_lease(self, run, token)
+    }
+    fn hand_over_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
+        Over::hand_over_lease(self, run, token)
     }
     fn renew_leases<'a>(
         &'a self,

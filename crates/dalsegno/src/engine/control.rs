@@ -3,13 +3,20 @@
 //!
 //! Invariant: of two answers that come in the same moment one counts, and the other is an error.
 
-use dalsegno_store::{Append, NewPayload, StreamId};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dalsegno_store::{Append, NewPayload, StoreError, StreamId};
 
 use super::Engine;
 use crate::budget::Budget;
 use crate::error::Error;
 use crate::journal::{Journal, Verdict};
 use crate::orders::{self, Order, Said};
+use crate::remote::Remote;
+
+/// A process that has a run says so soon whether it takes what was said to the run.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 impl Engine {
     /// The journal of a run.
@@ -39,10 +46,17 @@ impl Engine {
     /// Says what was checked when `last` was the run's last event. `false` if something has come
     /// since: check again.
     async fn say_after(&self, last: u64, (run, event): Order) -> Result<bool, Error> {
-        let append = Append::to(run.clone(), vec![event]).expecting(last);
+        let append = Append::to(run.clone(), vec![event.clone()]).expecting(last);
         match self.say_appended(&run, append).await {
             Ok(()) => Ok(true),
             Err(Error::Store(e)) if e.is_conflict() => Ok(false),
+            // Another process has the run, and gives the places in its stream: it is asked.
+            Err(Error::Store(StoreError::Held { .. })) => {
+                let (store, runtime) = (Arc::clone(&self.store), Arc::clone(&self.runtime));
+                let sent = Remote { store, runtime }.send((run, event)).await?;
+                sent.taken_within(ANSWER_LIMIT).await?;
+                Ok(true)
+            }
             Err(e) => Err(e),
         }
     }

@@ -19,6 +19,19 @@ use crate::rules::Rule;
 use crate::run::{NotRecorded, Run, Stopped};
 use crate::step::{StepId, StepKind};
 
+/// What a run does that is let go of.
+#[derive(Clone, Copy)]
+enum After {
+    /// It waits for something that comes, or for a timer.
+    Waits,
+    /// It can go on at once.
+    GoesOn,
+}
+
+fn next_process() -> NewEvent {
+    record::run_checkpointed(&["the next process".to_owned()])
+}
+
 impl Engine {
     /// Writes down why a run was left. An error says why it does not move.
     pub(super) async fn end(&self, run: &Arc<Run>, left: Left) -> Result<(), String> {
@@ -34,7 +47,7 @@ impl Engine {
                     .await
             }
             Left::Waiting(waits) => self.suspend(run, waits).await,
-            Left::Arrived | Left::Late => self.suspend(run, Vec::new()).await,
+            Left::Arrived | Left::Late => self.hand_over(run).await,
             Left::Stopped(stopped) => self.stopped(run, stopped).await,
         }
     }
@@ -51,7 +64,7 @@ impl Engine {
                 self.ended(run, event, Err(failure)).await
             }
             Stopped::Failed(why) => self.failed(run, Failure::terminal(why)).await,
-            Stopped::Closing => self.suspend(run, vec!["the next process".into()]).await,
+            Stopped::Closing => self.hand_over(run).await,
             Stopped::Fenced(why) | Stopped::Store(why) => Err(why),
             Stopped::EndOfRecord => Ok(()),
         }
@@ -126,8 +139,14 @@ impl Engine {
 
     /// Writes down that a run waits, and lets go of it.
     async fn suspend(&self, run: &Arc<Run>, waits: Vec<String>) -> Result<(), String> {
-        self.let_go(run, vec![record::run_checkpointed(&waits)])
-            .await
+        let events = vec![record::run_checkpointed(&waits)];
+        self.let_go(run, events, After::Waits).await
+    }
+
+    /// Writes down that a run can go on in another process, and lets go of it.
+    async fn hand_over(&self, run: &Arc<Run>) -> Result<(), String> {
+        let events = vec![next_process()];
+        self.let_go(run, events, After::GoesOn).await
     }
 
     async fn attention(&self, run: &Arc<Run>, attention: Attention) -> Result<(), String> {
@@ -138,12 +157,17 @@ impl Engine {
         }
         let waits = vec!["a person".to_owned()];
         let events = vec![record::run_checkpointed(&waits), attention.event()];
-        let let_go = self.let_go(run, events).await;
+        let let_go = self.let_go(run, events, After::Waits).await;
         self.ring_end(run.id());
         let_go
     }
 
-    async fn let_go(&self, run: &Arc<Run>, events: Vec<NewEvent>) -> Result<(), String> {
+    async fn let_go(
+        &self,
+        run: &Arc<Run>,
+        events: Vec<NewEvent>,
+        mut after: After,
+    ) -> Result<(), String> {
         let why = |not_recorded| match not_recorded {
             NotRecorded::Stopped(stopped) => stopped.to_string(),
             NotRecorded::Refused(why) => why,
@@ -152,15 +176,18 @@ impl Engine {
             // Something was recorded for the run meanwhile, and may change what comes of it. It is
             // taken up again; by the next process, if this one dies before.
             self.launch(run.id());
-            let next = record::run_checkpointed(&["the next process".to_owned()]);
-            run.record(vec![next]).await.map_err(why)?;
+            run.record(vec![next_process()]).await.map_err(why)?;
+            after = After::GoesOn;
         }
         run.durable().await.map_err(|stopped| stopped.to_string())?;
         let Some(token) = run.token else {
             return Ok(());
         };
-        let released = self.store.release_lease(run.id(), token).await;
-        released.map_err(|e| e.to_string())
+        let released = match after {
+            After::Waits => self.store.release_lease(run.id(), token),
+            After::GoesOn => self.store.hand_over_lease(run.id(), token),
+        };
+        released.await.map_err(|e| e.to_string())
     }
 
     /// If what a run may use was changed: those below it that wait for just that look again.

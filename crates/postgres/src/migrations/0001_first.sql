@@ -74,3 +74,6 @@ CREATE TABLE letter (
     PRIMARY KEY (sender, number)
 );
 CREATE INDEX letter_to ON letter (kind, name);
+
+-- Retention looks for runs that ended long ago.
+CREATE INDEX run_ended ON run (changed_us) WHERE status >= 3;

@@ -5,7 +5,7 @@ WITH moved AS (
     SET sequence = n.sequence, clock = n.clock, token = n.new_token, state = n.state
     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[])
         AS n (no, expected, token, new_token, sequence, clock, state)
-    WHERE s.no = n.no AND s.sequence = n.expected AND s.token = n.token
+    WHERE s.no = ANY($1::bigint[]) AND s.no = n.no AND s.sequence = n.expected AND s.token = n.token
     RETURNING s.no
 ), added AS (
     INSERT INTO event (stream, sequence, bytes, hash)

@@ -4,7 +4,7 @@ WITH moved AS (
     SET sequence = n.sequence, clock = n.clock, token = n.new_token, state = n.state
     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[])
         AS n (no, expected, token, new_token, sequence, clock, state)
-    WHERE s.no = n.no AND s.sequence = n.expected AND s.token = n.token
+    WHERE s.no = ANY($1::bigint[]) AND s.no = n.no AND s.sequence = n.expected AND s.token = n.token
     RETURNING s.no
 ), added AS (
     INSERT INTO event (stream, sequence, bytes, hash)
@@ -36,7 +36,7 @@ WITH moved AS (
 ), ended_timers AS (
     DELETE FROM timer t
     USING unnest($24::bigint[], $25::bytea[]) AS g (stream, id), moved m
-    WHERE t.stream = g.stream AND t.id = g.id AND m.no = g.stream
+    WHERE t.stream = ANY($24::bigint[]) AND t.stream = g.stream AND t.id = g.id AND m.no = g.stream
 ), new_claims AS (
     INSERT INTO claimable (stream, queue, priority, agent, ready_us)
     SELECT c.stream, c.queue, c.priority, c.agent, c.ready_us
@@ -47,10 +47,10 @@ WITH moved AS (
     UPDATE claimable c
     SET ready_us = n.ready_us, token = n.token, holder = n.holder
     FROM unnest($31::bigint[], $32::bigint[], $33::bigint[], $34::text[]) AS n (stream, ready_us, token, holder), moved m
-    WHERE c.stream = n.stream AND m.no = n.stream
+    WHERE c.stream = ANY($31::bigint[]) AND c.stream = n.stream AND m.no = n.stream
 ), ended_claims AS (
     DELETE FROM claimable c
     USING unnest($35::bigint[]) AS g (stream), moved m
-    WHERE c.stream = g.stream AND m.no = g.stream
+    WHERE c.stream = ANY($35::bigint[]) AND c.stream = g.stream AND m.no = g.stream
 )
 SELECT no FROM moved
