@@ -136,6 +136,7 @@ impl Inner {
         let bytes = bytes + pieces.iter().map(|p| p.bytes.len() + 64).sum::<usize>();
         held.clock = judge.clock;
         held.state = draft;
+        held.news = batch.iter().any(|append| append.token.is_none());
         held.queue.events.extend(events);
         held.queue.pieces.extend(pieces);
         held.queue.positions.push(position);
@@ -207,6 +208,7 @@ impl Inner {
             };
             held.state = save.after.clone();
             held.saved = save.after.clone();
+            held.news = save.news;
             held.clock = save.clock;
             let queue = std::mem::take(&mut held.queue);
             let gone = save.after.has_ended()

@@ -78,6 +78,7 @@ impl Inner {
                 clock: save.clock,
                 queue: crate::memory::Queue::default(),
                 sending: false,
+                news: false,
             };
             memory.held.insert(run.clone(), held);
         }
@@ -158,6 +159,7 @@ impl Inner {
         let _ours = self.take_ours(&streams).await?;
         trying!(self, {
             let mut tx = self.begin(&streams).await?;
+            let news = tx.streams.get(run).is_some_and(|locked| locked.news);
             let event = lease_released(token);
             let append = Append::to(run.clone(), vec![event]).under(token);
             if let Err(e) = tx.append(append, Vec::new()) {
@@ -168,8 +170,8 @@ impl Inner {
             if let Some(locked) = tx.streams.get_mut(run) {
                 let next_timer = locked.draft.timers.values().min();
                 let ready_us = match locked.draft.status {
-                    // It waits for something, or for its next timer.
-                    Some(Status::Checkpointed) if !at_once => {
+                    // It waits for something that has not come, or for its next timer.
+                    Some(Status::Checkpointed) if !at_once && !news => {
                         next_timer.map_or(NEVER_US, |due| db_us(*due))
                     }
                     _ => now_us,

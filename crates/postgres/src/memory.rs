@@ -32,6 +32,8 @@ pub(crate) struct Held {
     pub queue: Queue,
     /// A part of it is being sent. More can be queued behind.
     pub sending: bool,
+    /// Somebody else than its holder has added something behind what the holder added last.
+    pub news: bool,
 }
 
 /// Events that are not sent yet.
@@ -136,6 +138,7 @@ impl Memory {
                 clock: held.clock,
                 events: queue.events,
                 claim,
+                news: held.news,
             });
         }
         self.queued_bytes = self.queued_bytes.saturating_sub(batch.bytes);

@@ -90,6 +90,8 @@ pub(crate) struct StreamSave {
     pub clock: u64,
     pub events: Vec<EventRow>,
     pub claim: ClaimChange,
+    /// As of [`crate::memory::Held`].
+    pub news: bool,
 }
 
 impl StreamSave {

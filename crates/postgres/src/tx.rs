@@ -59,6 +59,8 @@ pub(crate) struct Locked {
     pub holder: Option<(Lease, String)>,
     /// This handle holds it, whether the time is over or not.
     is_ours: bool,
+    /// As of [`crate::memory::Held`].
+    pub news: bool,
     has_claim: bool,
 }
 
@@ -157,6 +159,7 @@ impl<'a> Tx<'a> {
                     memory.lose(stream, &[], current);
                 } else {
                     locked.is_ours = true;
+                    locked.news = held.news;
                     locked.draft = held.state.clone();
                     locked.clock = held.clock;
                     locked.queued.clone_from(&held.queue.events);
@@ -214,6 +217,9 @@ impl<'a> Tx<'a> {
         let events = placed.iter().map(|placed| &placed.event);
         locked.arrives(&stream, events, self.now_us);
         locked.exists = locked.exists || !placed.is_empty();
+        if !placed.is_empty() {
+            locked.news = append.token.is_none();
+        }
         locked.draft = draft;
         if !placed.is_empty() {
             locked.clock = self.judge.clock;
@@ -387,6 +393,7 @@ impl Locked {
             claim: ClaimChange::Keep,
             holder: None,
             is_ours: false,
+            news: false,
             has_claim: false,
         }
     }
@@ -405,6 +412,7 @@ impl Locked {
             claim: ClaimChange::Keep,
             holder: None,
             is_ours: false,
+            news: false,
             has_claim: false,
         })
     }
@@ -484,6 +492,7 @@ impl Locked {
             clock: self.clock,
             events,
             claim,
+            news: self.news,
         })
     }
 }
