@@ -150,6 +150,34 @@ fn a_run_that_waits_is_claimed_when_something_comes() {
     assert!(claimed(&store, &claim(1)).is_empty());
 }
 
+/// Its holder writes it down, a letter becomes an event of it, and it is given back.
+#[test]
+fn what_came_just_before_a_run_was_given_back_is_not_overlooked() {
+    let server = Server::shared();
+    let url = server.url();
+    let (store, other) = (open(&url), open(&url));
+    let order = create(&store, "order");
+    let (_, lease) = claimed(&store, &claim(1)).remove(0);
+    append_under(&store, &order, lease.token, event(Kind::RunCheckpointed)).unwrap();
+    let signal = Append::to(order.clone(), vec![event(Kind::SignalReceived)]);
+    block_on(other.append(vec![signal])).unwrap();
+    assert_eq!(block_on(store.take_letters()).unwrap().taken.len(), 1);
+    block_on(store.release_lease(&order, lease.token)).unwrap();
+    assert_eq!(names(&other, &claim(1)), ["order"]);
+}
+
+/// A run that waits for nothing is claimed again if its process says so.
+#[test]
+fn a_run_that_is_handed_over_goes_on_at_once() {
+    let server = Server::shared();
+    let store = open(&server.url());
+    let order = create(&store, "order");
+    let (_, lease) = claimed(&store, &claim(1)).remove(0);
+    append_under(&store, &order, lease.token, event(Kind::RunCheckpointed)).unwrap();
+    block_on(store.hand_over_lease(&order, lease.token)).unwrap();
+    assert_eq!(names(&store, &claim(1)), ["order"]);
+}
+
 #[test]
 fn many_workers_claim_each_run_once() {
     const RUNS: usize = 120;
