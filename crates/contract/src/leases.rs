@@ -1,6 +1,6 @@
 //! Leases: one holder at a time, and none that has been overtaken can write.
 
-use dalsegno_store::{Append, Kind, NewPayload, RunQuery, StoreError, StreamId};
+use dalsegno_store::{Append, Claim, Kind, NewPayload, RunQuery, StoreError, StreamId};
 
 use crate::world::*;
 
@@ -14,6 +14,7 @@ listed! { leases_contract in leases:
     a_token_is_asked_for_in_every_stream_of_an_append,
     what_does_not_go_on_cannot_be_held,
     a_holder_needs_a_name,
+    runs_that_may_go_on_are_claimed_once,
     threads_take_a_run_one_after_the_other,
 }
 
@@ -188,6 +189,44 @@ pub async fn a_holder_needs_a_name(world: World) {
         assert!(matches!(error, StoreError::Name(_)), "{error}");
     }
     assert_eq!(all(&*world, &order).await.len(), 1);
+}
+
+pub async fn runs_that_may_go_on_are_claimed_once(world: World) {
+    for name in ["free", "ended", "held", "stuck", "other"] {
+        create(&*world, name).await;
+    }
+    append(&*world, &run("ended"), vec![event(Kind::RunCompleted)]).await;
+    append(&*world, &run("stuck"), vec![event(Kind::AttentionRaised)]).await;
+    let held = run("held");
+    world.take_lease(&held, "anna", SECOND_US).await.unwrap();
+    let claim = |limit, agent: &str| Claim {
+        owner: "bert".into(),
+        for_us: SECOND_US,
+        limit,
+        agents: vec![agent.into()],
+        queues: vec![String::new()],
+    };
+    assert!(world.claim(&claim(9, "waiter")).await.unwrap().is_empty());
+    assert!(world.claim(&claim(0, "cook")).await.unwrap().is_empty());
+    let mut claimed = world.claim(&claim(1, "cook")).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+    claimed.extend(world.claim(&claim(9, "cook")).await.unwrap());
+    let mut names: Vec<_> = claimed.iter().map(|(run, _)| run.name()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["free", "other"]);
+    for (run, lease) in &claimed {
+        assert_eq!((&*lease.owner, lease.token), ("bert", 1));
+        let own = Append::to(run.clone(), vec![noted(1)]).under(1);
+        world.append(vec![own]).await.unwrap();
+    }
+    assert!(world.claim(&claim(9, "cook")).await.unwrap().is_empty());
+    // When its time is over, another can go on with it.
+    world.clock.pass_us(SECOND_US);
+    let renewed = [(run("free"), 1), (run("other"), 2)];
+    let renewed = world.renew_leases(&renewed, SECOND_US).await.unwrap();
+    assert!(renewed[0].is_ok() && renewed[1].is_err(), "{renewed:?}");
+    let taken = world.take_lease(&run("other"), "anna", SECOND_US).await;
+    assert_eq!(taken.unwrap().token, 2);
 }
 
 /// Whoever holds the run can renew and write, however many others try to take it.
