@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno::{Builder, Ctx, Failure, Probe, Result};
+use dalsegno::{Builder, Call, Ctx, Failure, Probe, Result};
 
 use crate::http::{Reply, Request, Sent};
 
@@ -152,7 +152,7 @@ impl Place {
         let step = ctx.model(name).input(prompt);
         step.call(|call| {
             let request = Request::post("/model", prompt);
-            let asking = self.send(ctx, name, call.key(), request);
+            let asking = self.send(ctx, name, &call, request);
             async move {
                 let answer = ok(asking.await?)?;
                 call.tokens(prompt.len() as u64, answer.len() as u64);
@@ -167,7 +167,7 @@ impl Place {
         let step = ctx.tool("ask").read_only().input(source);
         step.call(|call| {
             let request = Request::get(format!("/{source}"));
-            let asking = self.send(ctx, source, call.key(), request);
+            let asking = self.send(ctx, source, &call, request);
             async move { ok(asking.await?) }
         })
         .await
@@ -195,7 +195,7 @@ impl Place {
             let (place, ctx) = (Arc::clone(self), ctx.clone());
             step = step.probe(move |call| {
                 let request = Request::get(format!("/notifications/{}", call.key()));
-                let asking = place.send(&ctx, "notify", "", request);
+                let asking = place.send(&ctx, "notify", &call, request);
                 async move {
                     let reply = asking.await?;
                     Ok(match reply.status {
@@ -208,7 +208,7 @@ impl Place {
         }
         step.call(|call| {
             let request = Request::post("/notifications", letter);
-            let asking = self.send(ctx, "notify", call.key(), request);
+            let asking = self.send(ctx, "notify", &call, request);
             async move { ok(asking.await?) }
         })
         .await
@@ -219,7 +219,7 @@ impl Place {
         let step = ctx.tool("book").idempotent().input(destination);
         step.call(|call| {
             let request = Request::post("/bookings", destination);
-            let asking = self.send(ctx, "book", call.key(), request);
+            let asking = self.send(ctx, "book", &call, request);
             async move { ok(asking.await?) }
         })
         .await
@@ -230,14 +230,15 @@ impl Place {
         &self,
         ctx: &Ctx,
         step: &str,
-        key: &str,
+        call: &Call,
         request: Request,
     ) -> impl Future<Output = Result<Reply>> + Send + use<> {
         let request = request
             .header("x-run", ctx.run_id())
             .header("x-step", step)
             .header("x-worker", &self.worker)
-            .header("idempotency-key", key);
+            .header("idempotency-key", call.key())
+            .header("x-fence", &call.token().to_string());
         let world = self.world.clone();
         async move {
             let sending = move || {

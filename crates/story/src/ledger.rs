@@ -27,6 +27,9 @@ pub struct Entry {
     pub worker: String,
     /// Whether something was done about it: not if it had been done under its key before.
     pub applied: bool,
+    /// It came from a worker that was overtaken: nothing was done about it.
+    #[serde(default)]
+    pub refused: bool,
     /// When it arrived, in microseconds since 1970.
     pub time_us: u64,
 }
@@ -90,10 +93,11 @@ pub fn parse(lines: &str) -> Result<Vec<Entry>, serde_json::Error> {
     lines.lines().map(serde_json::from_str).collect()
 }
 
-/// How often something arrived and was applied, by its key.
+/// How often something arrived from who had the run, and was applied, by its key.
 pub fn counts<'a>(entries: &'a [Entry], what: &str, run: &str) -> BTreeMap<&'a str, (u64, u64)> {
     let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    for entry in entries.iter().filter(|e| e.what == what && e.run == run) {
+    let of_run = |e: &&Entry| e.what == what && e.run == run && !e.refused;
+    for entry in entries.iter().filter(of_run) {
         let (arrived, applied) = counts.entry(&entry.key).or_default();
         *arrived += 1;
         *applied += u64::from(entry.applied);

@@ -8,12 +8,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use dalsegno::record;
 use dalsegno_store::mailbox::NewLetter;
-use dalsegno_store::{
-    Event, Fields, Kind, LocalStore, Options, RunQuery, Status, Store, StoreError, StreamId,
-};
+use dalsegno_store::{Event, Fields, Kind, Options, RunQuery, Status, Store, StoreError, StreamId};
 
 use crate::http::Request;
 use crate::ledger::now_us;
@@ -39,7 +38,7 @@ pub struct Said {
 /// A person.
 #[derive(Debug)]
 pub struct Person {
-    store: LocalStore,
+    store: Arc<dyn Store>,
     world: String,
     /// Runs as they were when last looked at.
     heads: HashMap<StreamId, u64>,
@@ -65,18 +64,19 @@ impl Person {
     /// # Errors
     /// There is no store yet, or it cannot be read.
     pub fn open(store: &Path, world: &str) -> Result<Person, StoreError> {
-        Ok(Person {
-            store: Options::new().open_read_only(store)?,
+        let store = Options::new().open_read_only(store)?;
+        Ok(Person::at(Arc::new(store), world))
+    }
+
+    /// The same at a store that is open.
+    pub fn at(store: Arc<dyn Store>, world: &str) -> Person {
+        Person {
+            store,
             world: world.to_owned(),
             heads: HashMap::new(),
             answered: HashSet::new(),
             said: Said::default(),
-        })
-    }
-
-    /// The store, for reading.
-    pub fn store(&self) -> &LocalStore {
-        &self.store
+        }
     }
 
     /// Answers all that is asked now.

@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dalsegno::{Dalsegno, Durability, Error, Granularity};
+use dalsegno::{Dalsegno, Durability, Error, Granularity, Worker};
 
 use crate::agent::{self, Place, Trip};
 
 /// What a worker is told.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The store's folder.
+    /// The store's folder, or the address of a database.
     pub store: PathBuf,
     /// Where the agent acts.
     pub place: Place,
@@ -20,6 +20,10 @@ pub struct Options {
     pub first: usize,
     /// How many runs.
     pub runs: usize,
+    /// Executes what others start, until it is told to stop, and starts none itself.
+    pub serves: bool,
+    /// For how long a run is a worker's without being heard of.
+    pub lease: Duration,
     /// How much a crash of the machine may take.
     pub durability: Durability,
     /// Which outcomes are written down.
@@ -59,6 +63,8 @@ impl Options {
             ("--probe", word(probe)),
             ("--first", word(&self.first.to_string())),
             ("--runs", word(&self.runs.to_string())),
+            ("--serves", word(if self.serves { "on" } else { "off" })),
+            ("--lease", word(&self.lease.as_millis().to_string())),
             ("--durability", word(&durability)),
             ("--granularity", word(granularity)),
         ];
@@ -83,6 +89,8 @@ impl Options {
             },
             first: 0,
             runs: 1,
+            serves: false,
+            lease: Duration::from_secs(30),
             durability: Durability::default(),
             granularity: Granularity::default(),
         };
@@ -104,12 +112,20 @@ impl Options {
             "--out" => self.place.out = value.into(),
             "--world" => self.place.world = text,
             "--worker" => self.place.worker = text,
-            "--probe" => {
-                self.place.probe = match text.as_str() {
+            "--probe" | "--serves" => {
+                let on = match text.as_str() {
                     "on" => true,
                     "off" => false,
                     _ => return Err(unknown()),
+                };
+                match name {
+                    "--probe" => self.place.probe = on,
+                    _ => self.serves = on,
                 }
+            }
+            "--lease" => {
+                let ms = text.parse().map_err(|_| unknown())?;
+                self.lease = Duration::from_millis(ms);
             }
             "--first" => self.first = text.parse().map_err(|_| unknown())?,
             "--runs" => self.runs = text.parse().map_err(|_| unknown())?,
@@ -145,11 +161,15 @@ pub async fn execute(options: Options, report: fn(&str)) -> Result<(), Error> {
     let builder = Dalsegno::builder()
         .session(&options.place.worker)
         .durability(options.durability)
+        .lease(options.lease)
         .granularity(options.granularity);
     let app = agent::register(builder, options.place)
         .open(&options.store)
         .await?;
     report("open");
+    if options.serves {
+        return Worker::new(app).run().await;
+    }
     let numbers = options.first..options.first + options.runs;
     let waiting: Vec<_> = numbers
         .map(|number| {
@@ -168,15 +188,22 @@ pub async fn execute(options: Options, report: fn(&str)) -> Result<(), Error> {
 
 /// Starts a run or finds it, and waits for its result, however long a person takes.
 async fn result(app: &Dalsegno, number: usize) -> Result<String, Error> {
+    let trip = trip(app, number).await?;
+    let json = serde_json::json!([run_name(number), trip]);
+    Ok(format!("result {json}"))
+}
+
+/// The same, as it is.
+///
+/// # Errors
+/// The run failed, or the store does not work.
+pub async fn trip(app: &Dalsegno, number: usize) -> Result<Trip, Error> {
     let name = run_name(number);
     let run = app.start(agent::NAME, &name, &destination(number)).await?;
     loop {
         let position = app.store().position().await?;
         match run.result::<Trip>().await {
-            Ok(trip) => {
-                let json = serde_json::json!([name, trip]);
-                return Ok(format!("result {json}"));
-            }
+            Ok(trip) => return Ok(trip),
             // Somebody will write a letter.
             Err(Error::NeedsAttention { .. }) => drop(app.store().changed(position).await?),
             Err(e) => return Err(e),

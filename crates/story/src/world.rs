@@ -12,10 +12,14 @@
 //! /wait?arrivals=N`, which answers when there are so many, `GET /seen/<key>` (the probe, but never
 //! switched off), `POST /probe/on` and `/probe/off`.
 //!
-//! Invariant: who asks what has happened is told only when every connection that was made before is
-//! done with. A process that is dead cannot act on the world later than its successor asks.
+//! Every request says under which fencing token its worker has the run (`x-fence`). The world
+//! remembers the highest of each run, and refuses what comes under a lower one.
+//!
+//! Invariant: a worker that was overtaken cannot act on the world later than its successor asks, be
+//! it dead or only stopped for a while: the question itself raises the fence. Who has no token, as a
+//! person, is told only when every connection that was made before is done with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -49,6 +53,8 @@ pub struct World {
     manner: Manner,
     ledger: Mutex<Ledger>,
     arrived: Condvar,
+    /// The highest token of each run.
+    fences: Mutex<HashMap<String, u64>>,
     /// Connections that are not done with, by their number.
     open: Mutex<BTreeSet<u64>>,
     closed: Condvar,
@@ -77,6 +83,7 @@ impl World {
             manner,
             ledger: Mutex::new(Ledger::create(ledger)?),
             arrived: Condvar::new(),
+            fences: Mutex::default(),
             open: Mutex::default(),
             closed: Condvar::new(),
             probe: AtomicBool::new(true),
@@ -99,15 +106,34 @@ impl World {
         });
     }
 
-    /// Writes a request down, and gives its number.
-    fn add(&self, mut entry: Entry, once_per_key: bool) -> std::io::Result<u64> {
+    /// Writes a request down, and gives its number; `None` if it is refused.
+    fn add(
+        &self,
+        mut entry: Entry,
+        fence: Option<u64>,
+        once_per_key: bool,
+    ) -> std::io::Result<Option<u64>> {
         let mut ledger = lock(&self.ledger);
-        entry.applied = !(once_per_key && ledger.has_applied(&entry.what, &entry.key));
+        // Under the ledger's lock: between the question and the entry nobody raises a fence.
+        entry.refused = !self.passes(&entry.run, fence);
+        let done_before = once_per_key && ledger.has_applied(&entry.what, &entry.key);
+        entry.applied = !entry.refused && !done_before;
+        let refused = entry.refused;
         ledger.add(entry)?;
         let number = ledger.entries().len() as u64;
         drop(ledger);
         self.arrived.notify_all();
-        Ok(number)
+        Ok((!refused).then_some(number))
+    }
+
+    /// Whether nobody has come under a higher token for this run, and now nobody under a lower one
+    /// will.
+    fn passes(&self, run: &str, fence: Option<u64>) -> bool {
+        let Some(token) = fence else { return true };
+        let mut fences = lock(&self.fences);
+        let highest = fences.entry(run.to_owned()).or_default();
+        *highest = token.max(*highest);
+        *highest == token
     }
 
     fn wait_for_arrivals(&self, count: usize) {
@@ -171,16 +197,20 @@ impl Connection {
             key: request.get_header("idempotency-key").to_owned(),
             worker: request.get_header("x-worker").to_owned(),
             applied: false,
+            refused: false,
             time_us: now_us(),
         };
+        let fence: Option<u64> = request.get_header("x-fence").parse().ok();
         let service = |what: &str, once_per_key: bool, reply: String| {
             let entry = entry(what);
             let (before, after) = world.manner.pauses(&entry);
             sleep(before);
             if world.manner.notifies_twice && what == "notify" {
-                world.add(entry.clone(), once_per_key)?;
+                world.add(entry.clone(), fence, once_per_key)?;
             }
-            let number = world.add(entry, once_per_key)?;
+            let Some(number) = world.add(entry, fence, once_per_key)? else {
+                return Ok(Reply::new(409, "another worker has this run"));
+            };
             if world.manner.holds == Some(number) {
                 wait_for_close(stream);
             }
@@ -220,12 +250,12 @@ impl Connection {
                 world.probe.store(path == "/probe/on", Ordering::SeqCst);
                 Ok(Reply::new(200, ""))
             }
-            _ => Ok(self.asked(path)),
+            _ => Ok(self.asked(path, request.get_header("x-run"), fence)),
         }
     }
 
     /// Questions with something in their path.
-    fn asked(&self, path: &str) -> Reply {
+    fn asked(&self, path: &str, run: &str, fence: Option<u64>) -> Reply {
         let world = &*self.world;
         if let Some(count) = path.strip_prefix("/wait?arrivals=") {
             // It does nothing to the world, and nobody has to wait for it.
@@ -239,8 +269,14 @@ impl Connection {
         }
         match probe.or(path.strip_prefix("/seen/")) {
             Some(key) => {
-                self.wait_for_earlier();
-                match lock(&world.ledger).has_applied("notify", key) {
+                if fence.is_none() {
+                    self.wait_for_earlier();
+                }
+                let ledger = lock(&world.ledger);
+                if !world.passes(run, fence) {
+                    return Reply::new(409, "another worker has this run");
+                }
+                match ledger.has_applied("notify", key) {
                     true => Reply::new(200, format!("notified {key}")),
                     false => Reply::new(404, ""),
                 }

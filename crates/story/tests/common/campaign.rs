@@ -142,6 +142,8 @@ impl Campaign {
             },
             first: 0,
             runs: if kills > 0 { BATCH } else { runs },
+            serves: false,
+            lease: Duration::from_secs(30),
             durability: setting.durability,
             granularity: setting.granularity,
         };

@@ -92,6 +92,7 @@ pub fn check(campaign: &Campaign, tally: &mut Tally) -> BTreeMap<String, Seen> {
         }
         let own: Vec<_> = ledger.iter().filter(|entry| entry.run == *run).collect();
         check_order(run, &own);
+        check_once_each(run, &own);
         for entry in &own {
             let worker: u64 = entry.worker[1..].parse().unwrap();
             let told = campaign.told[run];
@@ -119,9 +120,8 @@ pub fn check(campaign: &Campaign, tally: &mut Tally) -> BTreeMap<String, Seen> {
 }
 
 /// What is seen from outside depends only on what survives a crash: when the guest was notified,
-/// nothing that led to it is ever asked again; when it was booked, only the farewell is left. And no
-/// process asks for the same thing twice.
-fn check_order(run: &str, requests: &[&Entry]) {
+/// nothing that led to it is ever asked again; when it was booked, only the farewell is left.
+pub fn check_order(run: &str, requests: &[&Entry]) {
     let place = |what: &str| {
         requests
             .iter()
@@ -143,6 +143,10 @@ fn check_order(run: &str, requests: &[&Entry]) {
         2,
         "{run}: a booking and the farewell are left: {left:?}"
     );
+}
+
+/// No process asks for the same thing twice.
+fn check_once_each(run: &str, requests: &[&Entry]) {
     let mut asked = HashSet::new();
     for entry in requests {
         let new = asked.insert((&entry.worker, &entry.key));

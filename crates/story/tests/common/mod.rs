@@ -4,11 +4,14 @@
 
 pub mod campaign;
 pub mod check;
+pub mod fleet;
+pub mod hosts;
 pub mod person;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use dalsegno_story::http::Request;
 use dalsegno_story::ledger::{self, Entry};
@@ -74,8 +77,18 @@ pub struct World {
 
 impl World {
     pub fn start(ledger: &Path) -> World {
+        World::start_with(ledger, &[])
+    }
+
+    /// One that takes so long for each reply.
+    pub fn start_at_pace(ledger: &Path, pace: Duration) -> World {
+        World::start_with(ledger, &[pace.as_millis().to_string()])
+    }
+
+    fn start_with(ledger: &Path, more: &[String]) -> World {
         let mut child = Command::new(env!("CARGO_BIN_EXE_story-world"))
             .arg(ledger)
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

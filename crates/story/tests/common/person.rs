@@ -22,6 +22,14 @@ pub struct Desk {
 impl Desk {
     /// Answers runs until it is told to stop. What a person cannot answer is sent.
     pub fn open(store: PathBuf, world: String, trouble: Sender<Happening>) -> Desk {
+        Desk::with(move || Person::open(&store, &world).ok(), trouble)
+    }
+
+    /// The same with a person who comes as soon as they can.
+    pub fn with(
+        come: impl Fn() -> Option<Person> + Send + 'static,
+        trouble: Sender<Happening>,
+    ) -> Desk {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -31,7 +39,7 @@ impl Desk {
             while !stopped.load(Ordering::SeqCst) {
                 if person.is_none() {
                     // The first process has to make the store first.
-                    person = Person::open(&store, &world).ok();
+                    person = come();
                 }
                 if let Some(person) = &mut person
                     && let Err(at_a_loss) = runtime.block_on(person.look())

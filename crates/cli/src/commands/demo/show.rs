@@ -111,6 +111,8 @@ impl<'a> Show<'a> {
             },
             first: runs.start,
             runs: runs.len(),
+            serves: false,
+            lease: Duration::from_secs(30),
             durability: Durability::default(),
             granularity: Granularity::default(),
         };
