@@ -85,7 +85,8 @@ pub async fn mark(global: &Global, store: &dyn Store, runs: &mut [Listed]) -> Re
             continue;
         }
         let name = info.run.name();
-        let is_gone = matches!(process_of(global, name, is_script), Process::Gone);
+        // Who owns the store was asked after all runs were read, once for all that are of programs.
+        let is_gone = !is_script || matches!(process_of(global, name, true), Process::Gone);
         let head = match is_gone {
             true => store.head(&info.run).await?,
             false => None,

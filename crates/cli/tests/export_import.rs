@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use common::trouble::{flip, interrupt, large_store, left, on_small_disk};
-use common::{TempDir, command, dalsegno, run, stores};
+use common::{TempDir, at_once, command, dalsegno, run, start, stores};
 use serde_json::json;
 
 fn files(dir: &Path) -> Vec<String> {
@@ -194,16 +194,7 @@ fn ctrl_c_in_the_middle_leaves_nothing() {
     let mut interrupted = 0;
     for round in 0..5 {
         let file = place.join(&format!("{round}.dalsegno"));
-        let mut export = command();
-        export
-            .arg("--store")
-            .arg(dir.path())
-            .args(["export", "--all"]);
-        let child = export
-            .arg(&file)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let mut child = child.spawn().unwrap();
+        let mut child = start(dir.path(), ["export", "--all", text(&file)]);
         let half: PathBuf = place.join(&format!("{round}.dalsegno.{}.tmp", child.id()));
         while !half.exists() && !file.exists() && child.try_wait().unwrap().is_none() {
             std::thread::yield_now();
@@ -235,16 +226,7 @@ fn an_import_that_was_interrupted_goes_on() {
     large_store(dir.path(), 6);
     let file = place.join("large.dalsegno");
     dalsegno(dir.path(), ["export", "--all", text(&file)]).ok();
-    let mut import = command();
-    import
-        .arg("--store")
-        .arg(other.path())
-        .args(["import", "--create"]);
-    import
-        .arg(&file)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let mut child = import.spawn().unwrap();
+    let mut child = start(other.path(), ["import", "--create", text(&file)]);
     while !other.join("log").exists() && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }
@@ -285,25 +267,7 @@ fn two_exports_of_one_file_at_once() {
     let (dir, place) = (TempDir::new(), TempDir::new());
     stores::every_state(dir.path());
     let file = place.join("same.dalsegno");
-    let children: Vec<_> = (0..4)
-        .map(|_| {
-            let mut export = command();
-            export
-                .arg("--store")
-                .arg(dir.path())
-                .args(["export", "--all"]);
-            export
-                .arg(&file)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            export.spawn().unwrap()
-        })
-        .collect();
-    let codes = children
-        .into_iter()
-        .map(|mut child| child.wait().unwrap().code());
-    let mut codes: Vec<_> = codes.collect();
-    codes.sort();
+    let codes = at_once(4, dir.path(), &["export", "--all", text(&file)]);
     assert_eq!(codes, [Some(0), Some(1), Some(1), Some(1)]);
     dalsegno(dir.path(), ["verify", text(&file)]).ok();
     assert_eq!(files(place.path()), ["same.dalsegno"]);

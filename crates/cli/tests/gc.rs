@@ -4,18 +4,8 @@
 
 mod common;
 
-use std::process::Stdio;
-
 use common::trouble::{everything, flip, large_store, segment, without_rights};
-use common::{TempDir, command, dalsegno, stores};
-use serde_json::Value;
-
-fn names(document: &Value) -> Vec<&str> {
-    let runs = document["runs"].as_array().unwrap();
-    runs.iter()
-        .map(|run| run["run"].as_str().unwrap())
-        .collect()
-}
+use common::{TempDir, at_once, dalsegno, names, start, stores};
 
 #[test]
 fn what_is_announced_goes_and_can_come_back() {
@@ -119,16 +109,8 @@ fn killed_or_interrupted_in_the_middle_it_is_taken_up_again() {
     let (dir, archive) = (TempDir::new(), TempDir::new());
     large_store(dir.path(), 12);
     let to = archive.join("old");
-    let mut gc = command();
-    gc.arg("--store")
-        .arg(dir.path())
-        .args(["gc", "--keep", "0", "--archive"])
-        .arg(&to);
-    let mut child = gc
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let archive = to.to_str().unwrap();
+    let mut child = start(dir.path(), ["gc", "--keep", "0", "--archive", archive]);
     while !to.exists() && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }
@@ -155,22 +137,7 @@ fn killed_or_interrupted_in_the_middle_it_is_taken_up_again() {
 fn two_at_once() {
     let dir = TempDir::new();
     stores::every_state(dir.path());
-    let children: Vec<_> = (0..2)
-        .map(|_| {
-            let mut gc = command();
-            gc.arg("--store")
-                .arg(dir.path())
-                .args(["gc", "--keep", "0"]);
-            gc.stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap()
-        })
-        .collect();
-    let codes = children
-        .into_iter()
-        .map(|mut child| child.wait().unwrap().code());
-    let codes: Vec<_> = codes.collect();
+    let codes = at_once(2, dir.path(), &["gc", "--keep", "0"]);
     assert!(codes.contains(&Some(0)), "{codes:?}");
     dalsegno(dir.path(), ["verify"]).ok();
 }

@@ -4,15 +4,8 @@
 
 mod common;
 
-use common::{TempDir, command, dalsegno, run, stores};
-use serde_json::{Value, json};
-
-fn names(document: &Value) -> Vec<&str> {
-    let runs = document["runs"].as_array().unwrap();
-    runs.iter()
-        .map(|run| run["run"].as_str().unwrap())
-        .collect()
-}
+use common::{TempDir, command, dalsegno, names, run, stores};
+use serde_json::json;
 
 #[test]
 fn what_needs_a_person_comes_first() {

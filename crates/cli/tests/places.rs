@@ -79,6 +79,19 @@ fn what_is_no_folder_is_said() {
     assert!(ls().contains("that is a file"), "{}", ls());
 }
 
+/// As of a demo that was kept: its store is in a folder of the folder that was named.
+#[test]
+fn the_folder_around_a_store_is_none_and_the_store_is_named() {
+    let scripts = Scripts::new();
+    let around = scripts.store();
+    let inside = around.join("store");
+    common::stores::every_state(&inside);
+    let ran = common::run(scripts.command(&["ls"])).ends(1);
+    assert!(ran.stderr.contains("no store in"), "{}", ran.stderr);
+    let hint = format!("did you mean --store {}?", inside.display());
+    assert!(ran.stderr.contains(&hint), "{}", ran.stderr);
+}
+
 /// What is to be pasted can be.
 #[test]
 fn names_with_spaces_are_quoted_in_hints() {

@@ -7,7 +7,7 @@ mod common;
 use common::trouble::{
     everything, flip, interrupt, large_store, segment, without_rights, without_snapshots,
 };
-use common::{TempDir, command, dalsegno, run, stores};
+use common::{TempDir, at_once, dalsegno, run, start, stores};
 use serde_json::Value;
 
 fn sound_store() -> TempDir {
@@ -165,22 +165,19 @@ fn beside_a_live_owner_verify_looks_and_repair_does_not_touch() {
 
 #[test]
 fn no_store_empty_folder_and_no_rights_are_said() {
-    let dir = TempDir::new();
-    for args in [
+    let all = [
         &["verify"][..],
         &["repair", "--yes"],
         &["repair", "--dry-run"],
-    ] {
+    ];
+    let dir = TempDir::new();
+    for args in all {
         let ran = dalsegno(dir.path(), args).ends(1);
         assert!(ran.stderr.contains("no store in"), "{}", ran.stderr);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
     let dir = sound_store();
-    for args in [
-        &["verify"][..],
-        &["repair", "--yes"],
-        &["repair", "--dry-run"],
-    ] {
+    for args in all {
         let ran = without_rights(dir.path(), args).ends(1);
         assert!(ran.stderr.contains("ermission denied"), "{}", ran.stderr);
         assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
@@ -194,14 +191,7 @@ fn a_repair_that_was_interrupted_is_done_by_running_it_again() {
     for round in 0..3 {
         flip(&segment(dir.path()), (1 << 20) + round * 100_000);
         without_snapshots(dir.path());
-        let mut repair = command();
-        repair
-            .arg("--store")
-            .arg(dir.path())
-            .args(["repair", "--yes"]);
-        repair.stdout(std::process::Stdio::null());
-        repair.stderr(std::process::Stdio::null());
-        let mut child = repair.spawn().unwrap();
+        let mut child = start(dir.path(), ["repair", "--yes"]);
         while !dir.join("aside/damage-not-recorded.txt").exists()
             && child.try_wait().unwrap().is_none()
         {
@@ -219,22 +209,7 @@ fn two_repairs_at_once_are_one() {
     let dir = sound_store();
     flip(&segment(dir.path()), 4200);
     without_snapshots(dir.path());
-    let children: Vec<_> = (0..2)
-        .map(|_| {
-            let mut repair = command();
-            repair
-                .arg("--store")
-                .arg(dir.path())
-                .args(["repair", "--yes"]);
-            repair.stdout(std::process::Stdio::null());
-            repair.stderr(std::process::Stdio::null());
-            repair.spawn().unwrap()
-        })
-        .collect();
-    let codes = children
-        .into_iter()
-        .map(|mut child| child.wait().unwrap().code());
-    let codes: Vec<_> = codes.collect();
+    let codes = at_once(2, dir.path(), &["repair", "--yes"]);
     assert!(codes.contains(&Some(0)), "{codes:?}");
     dalsegno(dir.path(), ["verify"]).ok();
 }

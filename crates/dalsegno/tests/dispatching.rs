@@ -10,10 +10,8 @@ use std::time::Duration;
 
 use dalsegno::testkit::SimRuntime;
 use dalsegno::{Builder, Ctx, Effect, Runtime};
-use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::{
-    Answer, Append, Appended, Kind, Lease, LetterRef, LettersTaken, LocalStore, Payload, Position,
-    Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer, Version,
+    Answer, Append, Appended, Kind, LocalStore, Over, Store, StoreError, StreamId,
 };
 use machine::{Machine, Outside, Process, agent, tool};
 
@@ -26,9 +24,9 @@ struct Odd {
     clock: SimRuntime,
 }
 
-impl Store for Odd {
-    fn limits(&self) -> dalsegno_store::Limits {
-        self.store.limits()
+impl Over for Odd {
+    fn below(&self) -> &dyn Store {
+        &self.store
     }
 
     fn append(&self, batch: Vec<Append>) -> Answer<'_, Appended> {
@@ -48,61 +46,6 @@ impl Store for Odd {
         })
     }
 
-    fn durable(&self, position: Position) -> Answer<'_, ()> {
-        self.store.durable(position)
-    }
-
-    fn head<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<Version>> {
-        self.store.head(stream)
-    }
-
-    fn read<'a>(
-        &'a self,
-        stream: &'a StreamId,
-        from: u64,
-        limit: usize,
-    ) -> Answer<'a, Vec<Recorded>> {
-        self.store.read(stream, from, limit)
-    }
-
-    fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
-        self.store.payload(payload)
-    }
-
-    fn streams<'a>(
-        &'a self,
-        kind: StreamKind,
-        after: Option<&'a StreamId>,
-        limit: usize,
-    ) -> Answer<'a, Vec<(StreamId, Version)>> {
-        self.store.streams(kind, after, limit)
-    }
-
-    fn runs<'a>(&'a self, query: &'a RunQuery) -> Answer<'a, Vec<RunInfo>> {
-        self.store.runs(query)
-    }
-
-    fn take_lease<'a>(
-        &'a self,
-        run: &'a StreamId,
-        owner: &'a str,
-        for_us: u64,
-    ) -> Answer<'a, Lease> {
-        self.store.take_lease(run, owner, for_us)
-    }
-
-    fn renew_lease<'a>(&'a self, run: &'a StreamId, token: u64, for_us: u64) -> Answer<'a, Lease> {
-        self.store.renew_lease(run, token, for_us)
-    }
-
-    fn release_lease<'a>(&'a self, run: &'a StreamId, token: u64) -> Answer<'a, ()> {
-        self.store.release_lease(run, token)
-    }
-
-    fn timers_due(&self, now_us: u64, limit: usize) -> Answer<'_, Vec<Timer>> {
-        self.store.timers_due(now_us, limit)
-    }
-
     /// Whoever asks gets the answer a little later, when it may no longer be true.
     fn next_timer_us(&self) -> Answer<'_, Option<u64>> {
         Box::pin(async move {
@@ -111,26 +54,6 @@ impl Store for Odd {
             self.clock.sleep_until(later_us).await;
             next
         })
-    }
-
-    fn send<'a>(&'a self, letter: &'a NewLetter) -> Answer<'a, LetterRef> {
-        self.store.send(letter)
-    }
-
-    fn is_taken<'a>(&'a self, letter: &'a LetterRef) -> Answer<'a, bool> {
-        self.store.is_taken(letter)
-    }
-
-    fn take_letters(&self) -> Answer<'_, LettersTaken> {
-        self.store.take_letters()
-    }
-
-    fn position(&self) -> Answer<'_, Position> {
-        self.store.position()
-    }
-
-    fn changed(&self, after: Position) -> Answer<'_, Position> {
-        self.store.changed(after)
     }
 }
 

@@ -88,15 +88,8 @@ pub(crate) enum Step {
 /// Where a cursor stands, to come back to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
-    offset: u64,
-    expect: Option<Expect>,
-}
-
-impl Mark {
-    /// Where in the file.
-    pub fn offset(self) -> u64 {
-        self.offset
-    }
+    pub offset: u64,
+    pub expect: Option<Expect>,
 }
 
 /// A position in a segment file.
@@ -134,6 +127,18 @@ impl Cursor {
             buffer_at: 0,
             chunk_bytes: FIRST_CHUNK_BYTES,
         }
+    }
+
+    /// Behind a frame that was checked before, whose end and state are `at`.
+    pub fn resume(
+        file: Box<dyn FsFile>,
+        header: segment::SegmentHeader,
+        at: Mark,
+        mutant: Mutant,
+    ) -> Cursor {
+        let mut cursor = Cursor::new(file, header, at.expect, mutant);
+        cursor.offset = at.offset;
+        cursor
     }
 
     pub fn offset(&self) -> u64 {

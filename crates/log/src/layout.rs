@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use crate::Lsn;
-use crate::cursor::{Bad, Cursor, Expect, Frame, NUMBER_LIMIT, Step};
+use crate::cursor::{Bad, Cursor, Expect, Frame, Mark, NUMBER_LIMIT, Step};
 use crate::error::{Damage, IoFailure, OpenError};
 use crate::frame::{self, Kind, PlaceSeed};
 use crate::fs::{Fs, FsFile, OpenMode, place};
@@ -216,6 +216,15 @@ impl Scan {
             offset: self.end,
             chain: self.chain,
         })
+    }
+
+    /// Behind its last whole batch, to go on from there.
+    pub fn into_cursor(self, mutant: Mutant) -> Cursor {
+        let at = Mark {
+            offset: self.end,
+            expect: self.at_end,
+        };
+        Cursor::resume(self.file, self.header, at, mutant)
     }
 
     pub fn damage(&self) -> Damage {

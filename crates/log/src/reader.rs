@@ -12,11 +12,11 @@ use crate::commit::{Shared, Wait};
 use crate::cursor::{Bad, Cursor, Expect, Frame, Step};
 use crate::error::{IoFailure, OpenError, ReadError};
 use crate::frame::Kind;
-use crate::fs::{Fs, OpenMode};
+use crate::fs::{Fs, FsFile, OpenMode};
 use crate::layout;
 use crate::park::{self, Durable};
 use crate::rules::Mutant;
-use crate::segment;
+use crate::segment::{self, SegmentHeader};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::tail;
 
@@ -53,6 +53,12 @@ impl Source {
 
     /// A cursor at the start of a segment of this log.
     pub fn open(&self, number: u64, expect: Option<Expect>) -> Result<Cursor, OpenError> {
+        let (file, header) = self.open_file(number)?;
+        Ok(Cursor::new(file, header, expect, self.mutant))
+    }
+
+    /// The file of a segment of this log, and its header.
+    pub fn open_file(&self, number: u64) -> Result<(Box<dyn FsFile>, SegmentHeader), OpenError> {
         let (file, header) =
             layout::open_segment(self.fs.as_ref(), &self.dir, number, OpenMode::Read)?;
         if header.log_id != self.log_id {
@@ -61,7 +67,7 @@ impl Source {
                 damage: layout::foreign(number, self.log_id, header.log_id),
             });
         }
-        Ok(Cursor::new(file, header, expect, self.mutant))
+        Ok((file, header))
     }
 
     pub fn first_lsn(&self) -> Lsn {

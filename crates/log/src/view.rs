@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 
 use crate::Lsn;
-use crate::cursor::{Cursor, Frame, Mark, Step};
+use crate::cursor::{Cursor, Expect, Frame, Mark, Step};
 use crate::error::{Damage, IoFailure, OpenError, ReadError};
 use crate::frame::Kind;
 use crate::fs::{Fs, FsFile, OpenMode};
@@ -178,7 +178,7 @@ impl LogView {
     ) -> Option<T> {
         let end = lock(&self.end);
         let cursor = &end.cursor;
-        (!end.sealed).then(|| look(cursor.segment_header(), cursor.file(), end.whole.offset()))
+        (!end.sealed).then(|| look(cursor.segment_header(), cursor.file(), end.whole.offset))
     }
 
     /// Walks to the end of what is there and shows it.
@@ -400,7 +400,8 @@ fn log_id(source: &Source) -> Result<u64, OpenError> {
     Ok(header.log_id)
 }
 
-/// Finds the segments there are, and a place to start looking from: the last one that has begun.
+/// Finds the segments there are, and a place to start looking from: where the last one that has
+/// begun was whole just now. All before that place has been checked.
 fn anchor(source: &Source) -> Result<End, OpenError> {
     let numbers = layout::numbers(source.fs.as_ref(), &source.dir)?;
     let (lowest, newest) = layout::newest_run(&numbers).ok_or_else(|| missing(source))?;
@@ -408,9 +409,8 @@ fn anchor(source: &Source) -> Result<End, OpenError> {
     let mut last: Option<layout::Scan> = None;
     // From the newest down, for the one that knows the oldest.
     for number in (lowest..=newest).rev() {
-        let (file, header) =
-            layout::open_segment(source.fs.as_ref(), &source.dir, number, OpenMode::Read)?;
-        let scan = layout::scan(file, header, None, source.mutant)
+        let (file, header) = source.open_file(number)?;
+        let scan = layout::scan(file, header, before_the_first(number), source.mutant)
             .map_err(|e| source.read_failure(number, e))?;
         if scan.first_lsn.is_some() {
             last = Some(scan);
@@ -418,37 +418,44 @@ fn anchor(source: &Source) -> Result<End, OpenError> {
         }
     }
     let oldest = last.as_ref().map_or(1, |scan| scan.oldest);
-    if let Some(damage) = layout::gap(&numbers, oldest) {
+    let damaged = |damage| {
         let dir = source.dir.clone();
-        return Err(OpenError::Damage { dir, damage });
+        OpenError::Damage { dir, damage }
+    };
+    if let Some(damage) = layout::gap(&numbers, oldest) {
+        return Err(damaged(damage));
     }
     let number = last.as_ref().map_or(lowest, |scan| scan.header.number);
     for number in oldest..=number {
         let mut cursor = source.open(number, None)?;
         let step = cursor.step();
         match step.map_err(|e| source.read_failure(number, e))? {
-            Step::Frame(frame) => layout::add_started(&mut segments, number, frame.header.lsn)
-                .map_err(|damage| {
-                    let dir = source.dir.clone();
-                    OpenError::Damage { dir, damage }
-                })?,
+            Step::Frame(frame) => {
+                layout::add_started(&mut segments, number, frame.header.lsn).map_err(damaged)?;
+            }
             Step::Bad(bad) if last.is_some() => {
-                return Err(OpenError::Damage {
-                    dir: source.dir.clone(),
-                    damage: tail::damage(number, cursor.offset(), &bad),
-                });
+                return Err(damaged(tail::damage(number, cursor.offset(), &bad)));
             }
             Step::Bad(_) => {}
         }
     }
     let first = segments.last().map_or(1, |(_, lsn)| *lsn);
-    let cursor = source.open(number, (number == 1).then_some(BEFORE_THE_FIRST))?;
     *lock(&source.segments) = segments;
+    let at_end = last.as_ref().and_then(|scan| scan.at_end);
+    let sealed = last.as_ref().is_some_and(layout::Scan::sealed);
+    let cursor = match last {
+        Some(scan) => scan.into_cursor(source.mutant),
+        None => source.open(number, before_the_first(number))?,
+    };
     Ok(End {
         number,
         whole: cursor.mark(),
         cursor,
-        last_lsn: first - 1,
-        sealed: false,
+        last_lsn: at_end.map_or(first, |expect| expect.lsn) - 1,
+        sealed,
     })
+}
+
+fn before_the_first(number: u64) -> Option<Expect> {
+    (number == 1).then_some(BEFORE_THE_FIRST)
 }

@@ -61,6 +61,15 @@ pub trait Over: Send + Sync + fmt::Debug {
         self.below().events(stream, from, limit)
     }
 
+    /// As [`Store::last_events`].
+    fn last_events<'a>(
+        &'a self,
+        streams: &'a [(StreamId, Version)],
+        limit: usize,
+    ) -> Answer<'a, Vec<Result<Vec<Event>, StoreError>>> {
+        self.below().last_events(streams, limit)
+    }
+
     /// As [`Store::payload`].
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
         self.below().payload(payload)
@@ -188,6 +197,13 @@ impl<T: Over> Store for T {
     ) -> Answer<'a, Vec<Event>> {
         Over::events(self, stream, from, limit)
     }
+    fn last_events<'a>(
+        &'a self,
+        streams: &'a [(StreamId, Version)],
+        limit: usize,
+    ) -> Answer<'a, Vec<Result<Vec<Event>, StoreError>>> {
+        Over::last_events(self, streams, limit)
+    }
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
         Over::payload(self, payload)
     }
@@ -249,5 +265,45 @@ impl<T: Over> Store for T {
     }
     fn changed(&self, after: Position) -> Answer<'_, Position> {
         Over::changed(self, after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{Hash, LocalStore};
+
+    /// Answers one thing in its own way.
+    #[derive(Debug)]
+    struct Silent(LocalStore);
+
+    impl Over for Silent {
+        fn below(&self) -> &dyn Store {
+            &self.0
+        }
+
+        fn events<'a>(&'a self, _: &'a StreamId, _: u64, _: usize) -> Answer<'a, Vec<Event>> {
+            Box::pin(std::future::ready(Err(StoreError::ReadOnly)))
+        }
+    }
+
+    /// What a store answers of itself by way of another answer is asked below too.
+    #[test]
+    fn the_ends_of_streams_are_those_of_the_store_below() {
+        let dir = std::env::temp_dir().join(format!("dalsegno-over-{}", std::process::id()));
+        let store = Silent(LocalStore::open(&dir).unwrap());
+        let head = Version {
+            sequence: 1,
+            hash: Hash::ZERO,
+        };
+        let streams = [(StreamId::run("a").unwrap(), head)];
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.build().unwrap();
+        let ends = runtime.block_on(Store::last_events(&store, &streams, 1));
+        let ends = ends.unwrap();
+        assert!(ends[0].as_ref().unwrap().is_empty());
+        drop(store);
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -100,7 +100,7 @@ fn a_folder_with_something_else_in_it_is_no_store() {
     check_untouched(&other_marker, no_store);
     let marker_is_a_folder = folder.join("marker-folder");
     std::fs::create_dir_all(marker_is_a_folder.join("store")).unwrap();
-    check_untouched(&marker_is_a_folder, |_| true);
+    check_untouched(&marker_is_a_folder, no_store);
     let a_file = folder.join("file");
     std::fs::write(&a_file, "dear").unwrap();
     assert!(Options::new().open(&a_file).is_err());

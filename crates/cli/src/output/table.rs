@@ -1,7 +1,8 @@
 //! A table with aligned columns.
 //!
 //! Invariant: nothing is cut unless it is printed on a terminal that is too narrow; then the column
-//! that may give way does, and an ellipsis shows it.
+//! that may give way does, and an ellipsis shows it. If that is not enough, the first column gives
+//! way too, and columns at the right are left out: no line is broken by the terminal's edge.
 
 use super::style::Style;
 use super::text::{columns, fit, shown};
@@ -10,6 +11,8 @@ use super::text::{columns, fit, shown};
 const GAP: &str = "  ";
 /// A column that gives way keeps so many columns of the terminal.
 const AT_LEAST: usize = 8;
+/// And the first one, which says what the row is about.
+const FIRST_AT_LEAST: usize = 16;
 
 /// A cell: text from anywhere, escaped when it is made.
 #[derive(Clone, Debug, Default)]
@@ -96,6 +99,7 @@ impl Table {
         rows.map(|row| self.line(row, &widths, color)).collect()
     }
 
+    /// Of the columns that there is room for.
     fn widths(&self, limit: Option<usize>) -> Vec<usize> {
         let mut widths: Vec<_> = self
             .headings
@@ -113,6 +117,15 @@ impl Table {
             let give = over.min(widths[*column].saturating_sub(AT_LEAST));
             widths[*column] -= give;
             over -= give;
+        }
+        if let Some(first) = widths.first_mut() {
+            let give = over.min(first.saturating_sub(FIRST_AT_LEAST));
+            *first -= give;
+            over -= give;
+        }
+        while over > 0 && widths.len() > 1 {
+            let left_out = widths.pop().unwrap_or_default() + GAP.len();
+            over = over.saturating_sub(left_out);
         }
         widths
     }
@@ -178,6 +191,21 @@ mod tests {
                 .render(None, false)
                 .contains("name of a run  completed")
         );
+    }
+
+    #[test]
+    fn on_a_very_narrow_terminal_the_columns_at_the_right_are_left_out() {
+        let mut table = Table::new().text("RUN").text("STATUS").number("AGE");
+        table.row(["a very long name of a run", "completed", "1m 30s"].map(Cell::new));
+        assert_eq!(
+            table.render(Some(30), false),
+            "RUN               STATUS\na very long nam…  completed\n"
+        );
+        for width in 0..80 {
+            let lines = table.render(Some(width), false);
+            let widest = lines.lines().map(columns).max();
+            assert!(widest <= Some(width.max(FIRST_AT_LEAST)), "{width}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub mod trouble;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
@@ -110,6 +110,29 @@ pub fn dalsegno<S: AsRef<OsStr>>(store: &Path, args: impl IntoIterator<Item = S>
     let mut command = command();
     command.arg("--store").arg(store).args(args);
     run(command)
+}
+
+/// Starts `dalsegno --store STORE ARGS…`, and looks at nothing that it prints.
+pub fn start<S: AsRef<OsStr>>(store: &Path, args: impl IntoIterator<Item = S>) -> Child {
+    let mut command = command();
+    command.arg("--store").arg(store).args(args);
+    let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
+    silent.spawn().unwrap()
+}
+
+/// Runs `dalsegno --store STORE ARGS…` so many times at once; the codes that they ended with.
+pub fn at_once(times: usize, store: &Path, args: &[&str]) -> Vec<Option<i32>> {
+    let children: Vec<_> = (0..times).map(|_| start(store, args)).collect();
+    let ended = children.into_iter().map(|mut child| child.wait().unwrap());
+    let mut codes: Vec<_> = ended.map(|ended| ended.code()).collect();
+    codes.sort_unstable();
+    codes
+}
+
+/// The runs that a document lists.
+pub fn names(document: &Value) -> Vec<&str> {
+    let runs = document["runs"].as_array().unwrap().iter();
+    runs.map(|run| run["run"].as_str().unwrap()).collect()
 }
 
 /// Runs a future to its end: for making stores with the library.

@@ -51,8 +51,14 @@ impl Folder {
         match fs.open(&path, OpenMode::Read) {
             Ok(file) => {
                 let mut bytes = vec![0; MARKER_LIMIT_BYTES];
-                let read = file.read_full(&mut bytes, 0);
-                let length = read.map_err(|e| IoFailure::new("read", &path, e))?;
+                let length = match file.read_full(&mut bytes, 0) {
+                    // A folder can be opened, but not read: perhaps it is the store.
+                    Err(e) if e.kind() == io::ErrorKind::IsADirectory => {
+                        let why = format!("{MARKER} is a folder in it, and no file");
+                        return Err(StoreError::NotAStore { dir, why });
+                    }
+                    read => read.map_err(|e| IoFailure::new("read", &path, e))?,
+                };
                 let id = read_marker(&path, &bytes[..length])?;
                 Ok(Folder::new(fs, dir, id))
             }

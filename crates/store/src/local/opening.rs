@@ -11,7 +11,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use dalsegno_log::TornTail;
+use dalsegno_log::{Reader, TornTail};
 
 use super::disk::Disk;
 use super::folder::Folder;
@@ -20,7 +20,7 @@ use super::keeper::Keeper;
 use super::leases::Leases;
 use super::letters::Boxes;
 use super::options::Options;
-use super::recent::Recent;
+use super::recent::{Gathered, Recent};
 use super::record::{self, Record};
 use super::snapshots::{self, Snapshot};
 use super::watch::Watch;
@@ -186,9 +186,29 @@ impl Core {
         let sealed = self.sealed.last().map_or(0, |segment| segment.last_lsn);
         let taken = self.recent.last_lsn().max(sealed);
         let start = taken.min(self.applied) + 1;
-        let mut reader = disk.read_from(start.max(disk.first_lsn()))?;
-        let mut applied = 0;
+        let reader = disk.read_from(start.max(disk.first_lsn()))?;
         let mut odd = Vec::new();
+        let mut gathered = Gathered::default();
+        let read = self.read_records(reader, taken, &mut gathered, &mut odd, notices);
+        // Also if it came to an error: the state has taken in what was read before that.
+        self.recent.take_in(&mut gathered);
+        let applied = read?;
+        // Of a run that is being removed, some events are gone already.
+        odd.retain(|(stream, _)| !self.state.retiring.contains(stream));
+        notices.extend(odd.into_iter().map(|(_, notice)| notice));
+        Ok(applied)
+    }
+
+    /// The records up to `taken` are in the recent part.
+    fn read_records(
+        &mut self,
+        mut reader: Reader,
+        taken: u64,
+        gathered: &mut Gathered,
+        odd: &mut Vec<(StreamId, String)>,
+        notices: &mut Vec<String>,
+    ) -> Result<u64, StoreError> {
+        let mut applied = 0;
         while let Some(record) = reader.next_record()? {
             let lsn = record.lsn;
             let found = Record::read(lsn, record.payload);
@@ -204,23 +224,28 @@ impl Core {
                 }
             }
             if lsn > taken {
-                self.remember(lsn, &found);
+                self.remember(lsn, &found, gathered);
             }
         }
-        // Of a run that is being removed, some events are gone already.
-        odd.retain(|(stream, _)| !self.state.retiring.contains(stream));
-        notices.extend(odd.into_iter().map(|(_, notice)| notice));
         Ok(applied)
     }
 
-    fn remember(&mut self, lsn: u64, record: &Result<Record<'_>, StoreError>) {
+    fn remember(
+        &mut self,
+        lsn: u64,
+        record: &Result<Record<'_>, StoreError>,
+        gathered: &mut Gathered,
+    ) {
         match record {
-            Ok(Record::Piece(hash, bytes)) => self.recent.piece(lsn, *hash, Arc::from(*bytes)),
+            Ok(Record::Piece(hash, bytes)) => {
+                // In the order of the log.
+                self.recent.take_in(gathered);
+                self.recent.piece(lsn, *hash, Arc::from(*bytes));
+            }
             Ok(Record::Event(bytes)) => {
-                if let Ok(peek) = record::peek(lsn, bytes) {
-                    let bytes = Arc::from(*bytes);
-                    self.recent
-                        .event(lsn, &peek.stream, peek.sequence, bytes, None, peek.ends_run);
+                let peek = record::peek_named(lsn, bytes, |text| gathered.name(text));
+                if let Ok(peek) = peek {
+                    self.recent.gather(gathered, lsn, peek, bytes);
                 }
             }
             Err(_) => {}

@@ -217,8 +217,8 @@ fn read_recent(events: &[RecentEvent], chain: &mut Chain<'_>) -> Result<(), Stor
     })?;
     chain.found.reserve(new.len());
     for event in new {
-        let hash = match (event.hash, chain.hashed) {
-            (Some(hash), _) => hash,
+        let hash = match (&event.hash, chain.hashed) {
+            (Some(hash), _) => **hash,
             (None, true) => chain.hash.chain(&event.bytes),
             (None, false) => Hash::ZERO,
         };

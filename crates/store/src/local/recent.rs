@@ -3,30 +3,34 @@
 //! It is as large as a segment or two, whatever the store holds.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Deref;
 use std::sync::Arc;
 
+use super::record::Peek;
 use crate::hash::Hash;
 use crate::name::StreamId;
+
+/// So much is gathered before it is taken in.
+const TOGETHER_BYTES: usize = 64 * 1024;
 
 /// Everything behind the last indexed segment.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     order: VecDeque<(u64, Key)>,
-    streams: HashMap<Arc<StreamId>, Part>,
+    streams: HashMap<StreamId, Part>,
     pieces: HashMap<Hash, (u64, Arc<[u8]>)>,
 }
 
 #[derive(Debug)]
 enum Key {
-    Event(Arc<StreamId>),
-    Piece(Hash),
+    Event(StreamId),
+    // There are far fewer of these, and they are longer.
+    Piece(Box<Hash>),
 }
 
 /// The newest events of a stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Part {
-    /// The same as its key.
-    stream: Arc<StreamId>,
     events: VecDeque<RecentEvent>,
     /// Its run ended here.
     pub ended: bool,
@@ -36,9 +40,57 @@ pub(crate) struct Part {
 #[derive(Clone, Debug)]
 pub(crate) struct RecentEvent {
     pub sequence: u64,
-    pub bytes: Arc<[u8]>,
-    /// The hash of its stream after it, if it was appended here.
-    pub hash: Option<Hash>,
+    pub bytes: EventBytes,
+    /// The hash of its stream after it, if it was appended here. Apart, because most of what is
+    /// found at opening has none.
+    pub hash: Option<Box<Hash>>,
+}
+
+/// The bytes of an event, alone or among those of others that were read with it.
+#[derive(Clone, Debug)]
+pub(crate) struct EventBytes {
+    all: Arc<[u8]>,
+    // No record is longer than a segment, which is below 4 GiB.
+    from: u32,
+    until: u32,
+}
+
+impl Deref for EventBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.all[self.from as usize..self.until as usize]
+    }
+}
+
+impl From<Arc<[u8]>> for EventBytes {
+    fn from(all: Arc<[u8]>) -> EventBytes {
+        let until = all.len() as u32;
+        let from = 0;
+        EventBytes { all, from, until }
+    }
+}
+
+/// Events on their way into the recent part. Many together take one allocation: at opening there
+/// is a whole segment of them.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    bytes: Vec<u8>,
+    events: Vec<(u64, Peek, usize)>,
+    /// Names that were read before, so that the events of a stream share one.
+    names: HashMap<Box<str>, StreamId>,
+}
+
+impl Gathered {
+    /// The stream of a text; `None` if it is no stream's name.
+    pub fn name(&mut self, text: &str) -> Option<StreamId> {
+        if let Some(known) = self.names.get(text) {
+            return Some(known.clone());
+        }
+        let stream: StreamId = text.parse().ok()?;
+        self.names.insert(text.into(), stream.clone());
+        Some(stream)
+    }
 }
 
 impl Recent {
@@ -48,47 +100,59 @@ impl Recent {
         lsn: u64,
         stream: &StreamId,
         sequence: u64,
-        bytes: Arc<[u8]>,
+        bytes: impl Into<EventBytes>,
         hash: Option<Hash>,
         ends_run: bool,
     ) {
         let event = RecentEvent {
             sequence,
-            bytes,
-            hash,
+            bytes: bytes.into(),
+            hash: hash.map(Box::new),
         };
-        let stream = match self.streams.get_mut(stream) {
-            Some(part) => {
-                // The state does not take in an event twice either.
-                if part
-                    .events
-                    .back()
-                    .is_some_and(|last| last.sequence >= sequence)
-                {
-                    return;
-                }
-                part.events.push_back(event);
-                part.ended |= ends_run;
-                Arc::clone(&part.stream)
-            }
-            None => {
-                let stream = Arc::new(stream.clone());
-                let part = Part {
-                    stream: Arc::clone(&stream),
-                    events: VecDeque::from([event]),
-                    ended: ends_run,
-                };
-                self.streams.insert(Arc::clone(&stream), part);
-                stream
-            }
-        };
-        self.order.push_back((lsn, Key::Event(stream)));
+        let part = self.streams.entry(stream.clone()).or_default();
+        // The state does not take in an event twice either.
+        let newest = part.events.back().map(|last| last.sequence);
+        if newest.is_some_and(|newest| newest >= sequence) {
+            return;
+        }
+        part.events.push_back(event);
+        part.ended |= ends_run;
+        self.order.push_back((lsn, Key::Event(stream.clone())));
     }
 
     /// Takes in a piece.
     pub fn piece(&mut self, lsn: u64, hash: Hash, bytes: Arc<[u8]>) {
         self.pieces.insert(hash, (lsn, bytes));
-        self.order.push_back((lsn, Key::Piece(hash)));
+        self.order.push_back((lsn, Key::Piece(Box::new(hash))));
+    }
+
+    /// Takes an event up, to be taken in with others.
+    pub fn gather(&mut self, gathered: &mut Gathered, lsn: u64, peek: Peek, bytes: &[u8]) {
+        gathered.bytes.extend_from_slice(bytes);
+        gathered.events.push((lsn, peek, bytes.len()));
+        if gathered.bytes.len() >= TOGETHER_BYTES {
+            self.take_in(gathered);
+        }
+    }
+
+    /// Takes in what was gathered.
+    pub fn take_in(&mut self, gathered: &mut Gathered) {
+        if gathered.events.is_empty() {
+            return;
+        }
+        let all: Arc<[u8]> = Arc::from(gathered.bytes.as_slice());
+        gathered.bytes.clear();
+        let mut from = 0;
+        for (lsn, peek, length) in gathered.events.drain(..) {
+            let until = from + length as u32;
+            let bytes = EventBytes {
+                all: Arc::clone(&all),
+                from,
+                until,
+            };
+            from = until;
+            self.event(lsn, &peek.stream, peek.sequence, bytes, None, peek.ends_run);
+        }
     }
 
     /// Everything up to this LSN has an index now.
@@ -106,9 +170,9 @@ impl Recent {
                 }
                 Some((at, Key::Piece(hash))) => {
                     // Stored again since, perhaps.
-                    let newest = self.pieces.get(&hash).map(|(newest, _)| *newest);
+                    let newest = self.pieces.get(&*hash).map(|(newest, _)| *newest);
                     if newest == Some(at) {
-                        self.pieces.remove(&hash);
+                        self.pieces.remove(&*hash);
                     }
                 }
                 None => return,
@@ -128,7 +192,7 @@ impl Recent {
 
     /// All streams that have events here.
     pub fn parts(&self) -> impl Iterator<Item = (&StreamId, &Part)> {
-        self.streams.iter().map(|(stream, part)| (&**stream, part))
+        self.streams.iter()
     }
 
     /// A piece and its LSN.
@@ -157,16 +221,44 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn bytes(bytes: &[u8]) -> Arc<[u8]> {
+        Arc::from(bytes)
+    }
+
+    #[test]
+    fn what_is_gathered_is_taken_in_as_if_one_by_one() {
+        let names = ["a", "b", "c"].map(|name| StreamId::run(name).unwrap());
+        let (mut recent, mut gathered) = (Recent::default(), Gathered::default());
+        let length = |lsn: u64| (lsn as usize * 7919) % 3000;
+        for lsn in 1..=300_u64 {
+            let peek = Peek {
+                stream: names[lsn as usize % 3].clone(),
+                sequence: lsn.div_ceil(3),
+                ends_run: lsn == 300,
+            };
+            recent.gather(&mut gathered, lsn, peek, &vec![lsn as u8; length(lsn)]);
+        }
+        recent.take_in(&mut gathered);
+        assert_eq!(recent.last_lsn(), 300);
+        let ended = names.clone().map(|name| recent.part(&name).unwrap().ended);
+        assert_eq!(ended, [true, false, false]);
+        for lsn in 1..=300_u64 {
+            let part = recent.part(&names[lsn as usize % 3]).unwrap();
+            let found = part.events_between(lsn.div_ceil(3), lsn.div_ceil(3));
+            assert_eq!(*found[0].bytes, vec![lsn as u8; length(lsn)], "{lsn}");
+        }
+    }
+
     #[test]
     fn what_has_an_index_is_forgotten() {
         let (a, b) = (StreamId::run("a").unwrap(), StreamId::run("b").unwrap());
         let mut recent = Recent::default();
         let hash = Hash::of(b"piece");
-        recent.piece(1, hash, Arc::from(&b"piece"[..]));
-        recent.event(2, &a, 1, Arc::from(&b"a1"[..]), None, false);
-        recent.event(3, &b, 1, Arc::from(&b"b1"[..]), None, true);
-        recent.event(4, &a, 2, Arc::from(&b"a2"[..]), None, false);
-        recent.piece(5, hash, Arc::from(&b"piece"[..]));
+        recent.piece(1, hash, bytes(b"piece"));
+        recent.event(2, &a, 1, bytes(b"a1"), None, false);
+        recent.event(3, &b, 1, bytes(b"b1"), None, true);
+        recent.event(4, &a, 2, bytes(b"a2"), None, false);
+        recent.piece(5, hash, bytes(b"piece"));
         recent.forget_until(3);
         assert!(recent.part(&b).is_none());
         assert_eq!(recent.part(&a).unwrap().first(), 2);

@@ -74,7 +74,16 @@ pub(crate) struct Peek {
 
 /// Reads stream, sequence and kind of an event: its first fields, in this order.
 pub(crate) fn peek(lsn: u64, event: &[u8]) -> Result<Peek, StoreError> {
-    try_peek(event).ok_or_else(|| {
+    peek_named(lsn, event, |text| text.parse().ok())
+}
+
+/// The same; `name` knows the stream of a text, or how to read it.
+pub(crate) fn peek_named(
+    lsn: u64,
+    event: &[u8],
+    name: impl FnOnce(&str) -> Option<StreamId>,
+) -> Result<Peek, StoreError> {
+    try_peek(event, name).ok_or_else(|| {
         StoreError::damaged(
             format!("record {lsn} of the log"),
             "an event",
@@ -83,12 +92,12 @@ pub(crate) fn peek(lsn: u64, event: &[u8]) -> Result<Peek, StoreError> {
     })
 }
 
-fn try_peek(event: &[u8]) -> Option<Peek> {
+fn try_peek(event: &[u8], name: impl FnOnce(&str) -> Option<StreamId>) -> Option<Peek> {
     let mut d = Decoder::new(event);
     d.map().ok()??;
     let key = |d: &mut Decoder<'_>, number| (d.u64().ok()? == number).then_some(());
     key(&mut d, 1)?;
-    let stream = d.str().ok()?.parse().ok()?;
+    let stream = name(d.str().ok()?)?;
     key(&mut d, 2)?;
     let sequence = d.u64().ok().filter(|sequence| *sequence > 0)?;
     for number in [3, 4] {
