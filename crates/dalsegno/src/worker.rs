@@ -52,7 +52,13 @@ impl Worker {
     /// Signals cannot be waited for, or as [`Dalsegno::close`].
     pub async fn run(self) -> Result<(), Error> {
         use tokio::signal::unix::{SignalKind, signal};
-        let listen = |kind| signal(kind).map_err(|e| Error::Signals(e.to_string()));
+        // A runtime that was built without I/O panics here.
+        let listen = |kind| match std::panic::catch_unwind(|| signal(kind)) {
+            Ok(listening) => listening.map_err(|e| Error::Signals(e.to_string())),
+            Err(_) => Err(Error::Signals(
+                "the runtime was built without I/O, build it with enable_all".into(),
+            )),
+        };
         let mut terminate = listen(SignalKind::terminate())?;
         let mut interrupt = listen(SignalKind::interrupt())?;
         let told = std::future::poll_fn(|context| {

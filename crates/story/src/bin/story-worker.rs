@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .enable_time()
+        .enable_all()
         .build();
     let done = runtime.map(|runtime| runtime.block_on(execute(options, report)));
     match done {
