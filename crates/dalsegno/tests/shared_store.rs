@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dalsegno::{Builder, Ctx, Dalsegno, Error, Start};
+use dalsegno::{Builder, Ctx, Dalsegno, Error, Probe, Start};
 use dalsegno_pgtest::Server;
 use dalsegno_store::{Kind, Status, StreamId};
 
@@ -271,4 +271,66 @@ async fn an_address_that_is_none_is_said_to_be() {
         panic!("{refused:?}");
     };
     assert!(e.to_string().contains("127.0.0.1:1"), "{e}");
+}
+
+/// The first process is stopped for longer than its lease, right before its first effect.
+#[test]
+fn who_was_overtaken_begins_no_effect() {
+    let (server, world) = (Server::shared(), World::default());
+    let url = server.url();
+    let lease = Duration::from_millis(500);
+    let build = |name: &'static str, frozen: Option<Arc<std::sync::Barrier>>| {
+        let world = world.clone();
+        let agent = move |ctx: Ctx, (): ()| {
+            let (world, frozen) = (world.clone(), frozen.clone());
+            async move {
+                if let Some(barrier) = frozen {
+                    // Nothing of this process runs meanwhile: it has one thread.
+                    barrier.wait();
+                    barrier.wait();
+                }
+                let pay = ctx
+                    .tool("pay")
+                    .once()
+                    .probe(|_| async { Ok(Probe::<bool>::DidNotHappen) });
+                pay.call(|call| {
+                    world.did(name);
+                    world.did(&format!("token {}", call.token()));
+                    let held = call.is_held();
+                    async move { Ok(held) }
+                })
+                .await
+            }
+        };
+        Dalsegno::builder().lease(lease).agent("a", agent)
+    };
+    let barrier = Arc::new(std::sync::Barrier::new(2));
+    let doomed = {
+        let (url, builder) = (url.clone(), build("first", Some(Arc::clone(&barrier))));
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = { runtime }.enable_all().build().unwrap();
+            runtime.block_on(async {
+                let app = builder.open(&url).await.unwrap();
+                let run = app.start("a", "r", &()).await.unwrap();
+                let result = run.result::<bool>().await;
+                app.close().await.unwrap();
+                result
+            })
+        })
+    };
+    barrier.wait();
+    let runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
+    let held: bool = runtime.block_on(async {
+        let second = build("second", None).open(&url).await.unwrap();
+        let held = second.find("r").await.unwrap().result().await.unwrap();
+        second.close().await.unwrap();
+        held
+    });
+    assert!(held);
+    barrier.wait();
+    // It hears of the end that the other one has brought about.
+    assert!(doomed.join().unwrap().unwrap());
+    assert_eq!(world.all(), ["second", "token 2"]);
 }

@@ -5,7 +5,7 @@
 mod common;
 
 use common::TempDir;
-use dalsegno::{Ctx, Dalsegno, Probe, Result};
+use dalsegno::{Ctx, Dalsegno, Probe, Result, Start, Worker};
 
 async fn ask_model(topic: &str) -> Result<String> {
     Ok(format!("all about {topic}"))
@@ -59,4 +59,18 @@ async fn a_report_is_sent_when_a_person_has_approved_it() {
     assert_eq!(run.result::<String>().await.unwrap(), "all about whales");
     let journal = app.journal("report on whales").await.unwrap();
     assert_eq!(journal.steps.len(), 3);
+}
+
+/// What a program for many machines is made of. It runs in the story's tests.
+#[allow(dead_code)]
+async fn many_machines() -> std::result::Result<(), dalsegno::Error> {
+    let app = Dalsegno::builder()
+        .agent("report", report)
+        .max_running(64)
+        .open("postgres://agents@db.example/agents")
+        .await?;
+    let slow = Start::new().queue("slow").priority(5);
+    app.start_with("report", "on whales", "whales", slow)
+        .await?;
+    Worker::new(app).run().await
 }
