@@ -114,10 +114,13 @@ mod tests {
             ("log", "log json=false rounds=25 dir=None"),
             ("--json log --rounds 7", "log json=true rounds=7 dir=None"),
             ("log --dir x", "log json=false rounds=25 dir=Some(\"x\")"),
-            ("", "name a group to measure: log, store, runs, cli"),
+            (
+                "",
+                "name a group to measure: log, store, runs, cli, postgres",
+            ),
             (
                 "disk",
-                "there is no group 'disk': choose from log, store, runs, cli",
+                "there is no group 'disk': choose from log, store, runs, cli, postgres",
             ),
             ("log log", "one group at a time: 'log' is one too many"),
             ("log --rounds 0", "--rounds needs a number from 1 on"),

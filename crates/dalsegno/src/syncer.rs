@@ -66,11 +66,18 @@ impl Syncer {
         if self.pending.swap(true, Ordering::SeqCst) {
             return;
         }
-        let (Some(me), Some((_, runtime))) = (self.me.upgrade(), &self.parts) else {
+        let Some((_, runtime)) = &self.parts else {
             return;
         };
+        // The store is let go of when everybody else does.
+        let me = self.me.clone();
         let at = runtime.now_us() + bound.as_micros() as u64 / 2;
-        runtime.spawn_at(at, Box::pin(async move { me.sync().await }));
+        let sync = async move {
+            if let Some(me) = me.upgrade() {
+                me.sync().await;
+            }
+        };
+        runtime.spawn_at(at, Box::pin(sync));
     }
 
     /// Somebody has waited for a position.

@@ -111,7 +111,11 @@ impl Inner {
                     token: *token,
                     until_us: us_of(row.get(2)),
                 }),
-                (None, None) => Err(self.why_not_held(run, *token).await?),
+                (None, None) => {
+                    let error = self.why_not_held(run, *token).await?;
+                    self.has_lost(run, *token, &error);
+                    Err(error)
+                }
             });
         }
         Ok(answers)
@@ -128,6 +132,21 @@ impl Inner {
             stream: run.clone(),
             status,
         })
+    }
+
+    /// What was queued under a lease that is no more is never written, and what is read of the run is
+    /// what others have made of it.
+    fn has_lost(&self, run: &StreamId, token: u64, error: &StoreError) {
+        let current = match error {
+            StoreError::Fenced { current, .. } => *current,
+            _ => token,
+        };
+        let mut memory = self.memory();
+        if memory.held.get(run).is_some_and(|held| held.token == token) {
+            memory.lose(run, &[], current);
+        }
+        drop(memory);
+        self.moved.notify_waiters();
     }
 
     async fn why_not_held(&self, run: &StreamId, token: u64) -> Result<StoreError, StoreError> {

@@ -187,3 +187,20 @@ fn a_change_of_another_handle_is_heard_and_seen() {
         }
     }
 }
+
+/// Who asks for more time and is refused knows from then on that the run is another's.
+#[test]
+fn who_cannot_renew_reads_what_others_have_written() {
+    let server = Server::shared();
+    let url = server.url();
+    let (first, second) = (open(&url), open(&url));
+    let order = create(&first, "order");
+    let token = take(&first, &order, "first", 1);
+    let taken = take(&second, &order, "second", 60 * SECOND_US);
+    let last = append_under(&second, &order, taken, event(Kind::RunStarted)).unwrap();
+    let refused = block_on(first.renew_lease(&order, token, 60 * SECOND_US)).unwrap_err();
+    assert!(matches!(refused, StoreError::Fenced { .. }), "{refused}");
+    let head = block_on(first.head(&order)).unwrap().unwrap();
+    assert_eq!(head.sequence, last);
+    append_under(&first, &order, token, noted(1)).unwrap_err();
+}

@@ -35,6 +35,15 @@ fn next_process() -> NewEvent {
 impl Engine {
     /// Writes down why a run was left. An error says why it does not move.
     pub(super) async fn end(&self, run: &Arc<Run>, left: Left) -> Result<(), String> {
+        let ended = self.write_down(run, left).await;
+        match (ended, run.stopped()) {
+            // Another process has it, and says what comes of it.
+            (Err(_), Some(Stopped::Fenced(_))) if self.claims.is_some() => Ok(()),
+            (ended, _) => ended,
+        }
+    }
+
+    async fn write_down(&self, run: &Arc<Run>, left: Left) -> Result<(), String> {
         match left {
             Left::Astray(attention) => self.attention(run, attention).await,
             Left::Returned(Ok(output)) => self.completed(run, output).await,

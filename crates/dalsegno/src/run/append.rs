@@ -151,14 +151,21 @@ impl Run {
     }
 
     fn not_recorded(&self, error: StoreError) -> NotRecorded {
-        let why = error.to_string();
         match error {
-            StoreError::TooLarge { .. } | StoreError::Name(_) => NotRecorded::Refused(why),
-            StoreError::Fenced { .. } | StoreError::Ended { .. } => {
-                self.stop(Stopped::Fenced(why)).into()
+            StoreError::TooLarge { .. } | StoreError::Name(_) => {
+                NotRecorded::Refused(error.to_string())
             }
-            _ => self.stop(Stopped::Store(why)).into(),
+            error => self.stop_for(&error).into(),
         }
+    }
+
+    /// Stops the run because of what the store says.
+    fn stop_for(&self, error: &StoreError) -> Stopped {
+        let why = error.to_string();
+        self.stop(match error {
+            StoreError::Fenced { .. } | StoreError::Ended { .. } => Stopped::Fenced(why),
+            _ => Stopped::Store(why),
+        })
     }
 
     /// Waits until all that this run recorded survives a crash, if the rule says so.
@@ -184,7 +191,7 @@ impl Run {
                 self.syncer.durable(position);
                 Ok(())
             }
-            Err(e) => Err(self.stop(Stopped::Store(e.to_string()))),
+            Err(e) => Err(self.stop_for(&e)),
         }
     }
 
@@ -215,7 +222,7 @@ impl Run {
                 state.applied + 1
             };
             let page = self.store.events(&self.id, from, PAGE).await;
-            let page = page.map_err(|e| self.stop(Stopped::Store(e.to_string())))?;
+            let page = page.map_err(|e| self.stop_for(&e))?;
             let full = page.len() == PAGE;
             let mut state = self.state();
             for event in page {
