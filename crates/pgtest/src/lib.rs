@@ -163,6 +163,15 @@ impl Server {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// What it has logged.
+    ///
+    /// # Panics
+    /// The log cannot be read.
+    pub fn log(&self) -> String {
+        let bytes = fs::read(self.dir.join("log")).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// Its port on the loopback.
     pub fn port(&self) -> u16 {
         self.port
