@@ -41,6 +41,7 @@ impl From<tokio_postgres::Error> for Trouble {
             SqlState::CRASH_SHUTDOWN,
             SqlState::CANNOT_CONNECT_NOW,
             SqlState::TOO_MANY_CONNECTIONS,
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
         ];
         if code.code().starts_with("08") || gone.contains(code) {
             return Trouble::Gone(db.message().to_owned());

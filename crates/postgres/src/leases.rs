@@ -13,9 +13,10 @@ use tokio_postgres::types::ToSql;
 
 use crate::error::Trouble;
 use crate::inner::{Inner, trying};
+use crate::locked::read_state;
 use crate::memory::Held;
 use crate::save::{ClaimChange, NEVER_US, db_us, kind_number, us_of};
-use crate::tx::{Committed, Tx, read_state};
+use crate::tx::{Committed, Tx};
 
 const RENEW: &str = "UPDATE claimable c
      SET ready_us = n.now_us + LEAST($4::bigint, 9223372036854775807 - n.now_us)
@@ -204,7 +205,10 @@ impl Inner {
         let params: [&(dyn ToSql + Sync); 3] = [&held, &self.handle, &clock];
         lent.conn.execute(GIVE_UP, &params).await?;
         self.pool.give_back(lent);
-        self.memory().held.clear();
+        let mut memory = self.memory();
+        memory.held.clear();
+        memory.unsent.clear();
+        drop(memory);
         self.tell_others();
         Ok(())
     }

@@ -67,6 +67,7 @@ impl Inner {
         let number = number as i64;
         let params: [&(dyn ToSql + Sync); 6] =
             [&self.handle, &number, &kind, &name, &LETTER_FORM, &bytes];
+        let since_us = self.options.now_us();
         trying!(self, {
             let mut lent = self.pool.lend().await?;
             match lent.conn.execute(SEND, &params).await {
@@ -74,13 +75,8 @@ impl Inner {
                 Err(Trouble::Gone(why)) => {
                     // It may have been sent, and even have been taken up since.
                     drop(lent);
-                    let rows = self.rows(IS_THERE, &[&self.handle, &number]).await?;
-                    if rows.is_empty() {
-                        return Err(Trouble::Store(StoreError::Backend(format!(
-                            "the connection to PostgreSQL was lost ({why}), and it is not known \
-                             whether the letter was sent: see what became of its run"
-                        ))));
-                    }
+                    self.send_for_sure(&letter_ref, letter, &bytes, since_us, &why)
+                        .await?;
                 }
                 Err(other) => return Err(other),
             }

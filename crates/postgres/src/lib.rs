@@ -22,12 +22,14 @@
 
 mod append;
 mod claim;
+mod doubt;
 mod error;
 mod flush;
 mod inner;
 mod leases;
 mod letters;
 mod lists;
+mod locked;
 mod memory;
 mod options;
 mod pool;

@@ -16,8 +16,8 @@ use dalsegno_store::{
 use tokio_postgres::types::ToSql;
 
 use crate::inner::{Inner, trying};
+use crate::locked::{live_lease, read_state};
 use crate::save::{db_us, kind_number, us_of};
-use crate::tx::{live_lease, read_state};
 
 const STREAMS: &str = "SELECT name, state FROM stream
      WHERE kind = $1 AND name > $2 ORDER BY name LIMIT $3";

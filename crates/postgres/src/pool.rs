@@ -38,14 +38,28 @@ impl Conn {
         // Every statement has an index. Plans that were made while the tables were small must not
         // read them whole when they are not. A server that does not know the setting needs none.
         let plans = "SET enable_seqscan TO off; SET enable_mergejoin TO off";
-        match conn.client.batch_execute(plans).await {
-            Err(e) if e.as_db_error().is_none() => return Err(e),
-            _ => {}
+        // A client that vanishes without a word must not hold its locks until the server's network
+        // notices. No transaction of ours waits for anything but the database.
+        let idle = "SET idle_in_transaction_session_timeout TO 30000";
+        for setting in [plans, idle] {
+            match conn.client.batch_execute(setting).await {
+                Err(e) if e.as_db_error().is_none() => return Err(e),
+                _ => {}
+            }
         }
         Ok(conn)
     }
 
-    async fn statement(&mut self, sql: &'static str) -> Result<Statement, tokio_postgres::Error> {
+    /// A statement that has been prepared already.
+    pub fn known(&self, sql: &'static str) -> Option<&Statement> {
+        self.statements.get(sql)
+    }
+
+    /// A statement, prepared once.
+    pub async fn statement(
+        &mut self,
+        sql: &'static str,
+    ) -> Result<Statement, tokio_postgres::Error> {
         if let Some(known) = self.statements.get(sql) {
             return Ok(known.clone());
         }

@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 use crate::append::Queued;
 use crate::error::Trouble;
 use crate::inner::Inner;
+use crate::memory::Memory;
 use crate::options::{Address, PostgresOptions};
 use crate::pool::Pool;
 use crate::{flush, schema, wake};
@@ -88,6 +89,7 @@ impl Inner {
         let given_up = tokio::time::timeout(CLOSING, self.give_up_leases()).await;
         self.memory().closed = true;
         self.moved.notify_waiters();
+        self.changed.notify_waiters();
         self.work.notify_one();
         self.news.notify_one();
         self.pool.close();
@@ -349,12 +351,12 @@ impl Store for PostgresStore {
     fn changed(&self, after: Position) -> Answer<'_, Position> {
         Box::pin(async move {
             let _waiting = Waiting::new(self.inner());
-            self.inner()
-                .wait_until(|memory| match memory.closed {
-                    true => Err(StoreError::Closed),
-                    false => Ok((memory.position > after).then_some(memory.position)),
-                })
-                .await
+            let inner = self.inner();
+            let further = |memory: &mut Memory| match memory.closed {
+                true => Err(StoreError::Closed),
+                false => Ok((memory.position > after).then_some(memory.position)),
+            };
+            inner.wait_at(&inner.changed, further).await
         })
     }
 }
