@@ -18,7 +18,7 @@ use crate::error::Trouble;
 use crate::inner::Inner;
 use crate::memory::Batch;
 use crate::pool::Conn;
-use crate::save::{StreamSave, Writing, numbers};
+use crate::save::{SAVES, StreamSave, Writing, numbers};
 
 const LOOK: &str = "SELECT s.token, e.hash FROM stream s
      LEFT JOIN event e ON e.stream = s.no AND e.sequence = $2 WHERE s.no = $1";
@@ -186,7 +186,14 @@ impl Inner {
     ) -> Result<(), Trouble> {
         let connected = match conn.as_mut().filter(|conn| !conn.client.is_closed()) {
             Some(connected) => connected,
-            None => conn.insert(Conn::open(&self.pool.address).await?),
+            None => {
+                let mut opened = Conn::open(&self.pool.address).await?;
+                // Who sends from elsewhere uses what is prepared.
+                for sql in SAVES {
+                    opened.statement(sql).await?;
+                }
+                conn.insert(opened)
+            }
         };
         let writing = Writing::new(&batch.saves, &batch.pieces, self.options.now_us());
         let rows = connected.query(writing.sql(), &writing.params()).await?;

@@ -37,7 +37,10 @@ mod read;
 mod retention;
 mod save;
 mod schema;
+mod security;
 mod store;
+#[cfg(feature = "tls")]
+mod tls;
 mod tx;
 mod wake;
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dalsegno_store::{Limits, StoreError};
-use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, Connection, Socket};
 
 use crate::PostgresStore;
+use crate::security::{self, Connector, Security};
 
 /// The schema that a store is in unless its address says otherwise.
 const DEFAULT_SCHEMA: &str = "dalsegno";
@@ -124,16 +126,25 @@ impl PostgresOptions {
     }
 }
 
+/// What carries what a client says.
+pub(crate) type Link = Connection<Socket, <Connector as MakeTlsConnect<Socket>>::Stream>;
+
 /// Where a store is.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    pub config: Config,
+    config: Config,
+    connector: Connector,
     pub schema: String,
     /// Host and port, for people.
     pub place: String,
 }
 
 impl Address {
+    /// Connects.
+    pub async fn connect(&self) -> Result<(Client, Link), tokio_postgres::Error> {
+        self.config.connect(self.connector.clone()).await
+    }
+
     pub fn parse(url: &str) -> Result<Address, StoreError> {
         let wrong = |why: &str| {
             StoreError::Backend(format!(
@@ -146,9 +157,11 @@ impl Address {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let mut schema = DEFAULT_SCHEMA;
         let mut rest = Vec::new();
+        let mut security = Security::default();
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.strip_prefix("schema=") {
                 Some(name) => schema = name,
+                None if security.take(part).map_err(|why| wrong(&why))? => {}
                 None => rest.push(part),
             }
         }
@@ -167,13 +180,8 @@ impl Address {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(wrong("it names no host"));
         }
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(StoreError::Backend(
-                "the address asks for an encrypted connection (sslmode=require), which this \
-                 version cannot make: use a tunnel, or leave it out"
-                    .into(),
-            ));
-        }
+        config.ssl_mode(security.ssl_mode());
+        let connector = security::connector(&security)?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(10));
         }
@@ -188,6 +196,7 @@ impl Address {
         let port = config.get_ports().first().copied().unwrap_or(5432);
         Ok(Address {
             config,
+            connector,
             schema: schema.to_owned(),
             place: format!("{host}:{port}"),
         })

@@ -26,6 +26,7 @@ macro_rules! all {
         )
     };
 }
+const SAVE_ONE: &str = include_str!("sql/save_one.sql");
 const SAVE: &str = some!("sql/save.sql");
 const SAVE_MORE: &str = some!("sql/save_all.sql");
 const SAVE_WHOLLY: &str = all!("sql/save.sql");
@@ -239,6 +240,9 @@ impl<'a> More<'a> {
     }
 }
 
+/// The statements by which [`Writing::sql`] writes.
+pub(crate) const SAVES: [&str; 3] = [SAVE_ONE, SAVE, SAVE_MORE];
+
 /// The parameters of the statement that writes streams.
 pub(crate) struct Writing<'a> {
     no: Vec<i64>,
@@ -297,10 +301,30 @@ impl<'a> Writing<'a> {
 
     /// The statement that answers which streams were where they were thought to be.
     pub fn sql(&self) -> &'static str {
-        match self.more {
-            None => SAVE,
-            Some(_) => SAVE_MORE,
+        match (&self.more, self.no.len()) {
+            (None, 1) => SAVE_ONE,
+            (None, _) => SAVE,
+            (Some(_), _) => SAVE_MORE,
         }
+    }
+
+    /// What it takes.
+    pub fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let (None, [no]) = (&self.more, &self.no[..]) else {
+            return self.params_of_all();
+        };
+        vec![
+            no,
+            &self.expected[0],
+            &self.token[0],
+            &self.new_token[0],
+            &self.sequence[0],
+            &self.clock[0],
+            &self.state[0],
+            &self.at,
+            &self.bytes,
+            &self.hash,
+        ]
     }
 
     /// The statement that fails if one was not.
@@ -311,8 +335,8 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// What either takes.
-    pub fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+    /// What it takes.
+    pub fn params_of_all(&self) -> Vec<&(dyn ToSql + Sync)> {
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![
             &self.no,
             &self.expected,

@@ -378,7 +378,7 @@ impl<'a> Tx<'a> {
         let taken: Vec<i64> = self.taken.iter().map(|(_, number)| *number).collect();
         let take_params: [&(dyn ToSql + Sync); 2] = [&senders, &taken];
         let client = &conn.client;
-        let save_params = writing.params();
+        let save_params = writing.params_of_all();
         let execute = |statement, params| async move {
             match statement {
                 Some(statement) => client.execute(&statement, params).await.map(drop),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio_postgres::{AsyncMessage, NoTls};
+use tokio_postgres::AsyncMessage;
 
 use crate::inner::{Inner, jittered};
 use crate::pool::Conn;
@@ -58,7 +58,7 @@ pub(crate) async fn listen(inner: Arc<Inner>) {
 }
 
 async fn listen_once(inner: &Arc<Inner>) -> Result<(), tokio_postgres::Error> {
-    let (client, mut connection) = inner.pool.address.config.connect(NoTls).await?;
+    let (client, mut connection) = inner.pool.address.connect().await?;
     let sql = format!("LISTEN {}", channel(inner));
     let said = Arc::clone(inner);
     let driver = tokio::spawn(async move {
