@@ -100,13 +100,16 @@ impl Inner {
         let mut tx = Tx::of_rows(self, lent, &runs, &rows, &holders)?;
         let mut taken = Vec::new();
         for run in runs {
+            if tx.rests(&run) {
+                continue;
+            }
             match lease_in(&mut tx, &self.handle, &run, &claim.owner, claim.for_us) {
                 Ok(lease) => taken.push((run, lease)),
                 Err(StoreError::Held { .. } | StoreError::Ended { .. }) => {}
                 Err(e) => return Err(e.into()),
             }
         }
-        match taken.is_empty() {
+        match tx.is_empty() {
             true => tx.leave().await?,
             false => self.commit_leases(tx, &taken).await?,
         }

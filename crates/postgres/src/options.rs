@@ -28,6 +28,7 @@ pub struct PostgresOptions {
     pub(crate) queue_bytes: usize,
     pub(crate) poll_every: Duration,
     pub(crate) patience: Duration,
+    pub(crate) notifications: bool,
     clock: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
 }
 
@@ -56,6 +57,7 @@ impl PostgresOptions {
             queue_bytes: 8 << 20,
             poll_every: Duration::from_millis(300),
             patience: Duration::from_secs(30),
+            notifications: true,
             clock: None,
         }
     }
@@ -83,6 +85,14 @@ impl PostgresOptions {
     /// notifications may get lost with a connection. Up to twice as long, by chance.
     pub fn poll_every(mut self, time: Duration) -> PostgresOptions {
         self.poll_every = time;
+        self
+    }
+
+    /// Whether others are told of changes, and listened to, with `NOTIFY` and `LISTEN`. A server or a
+    /// pooler that cannot do that is found out without asking, and then changes are seen by looking
+    /// ([`PostgresOptions::poll_every`]); saying so saves the attempts.
+    pub fn notifications(mut self, wanted: bool) -> PostgresOptions {
+        self.notifications = wanted;
         self
     }
 

@@ -83,6 +83,7 @@ impl Security {
     }
 
     /// What has to hold of the server's certificate.
+    #[cfg_attr(not(feature = "tls"), allow(dead_code))]
     pub fn check(&self) -> Check {
         let root = self.root.clone();
         match self.mode {

@@ -146,8 +146,10 @@ impl PostgresStore {
         let pool = Pool::new(address.clone(), options.connections);
         let inner = Arc::new(Inner::new(pool, options.clone()));
         runtime.spawn(flush::flush(Arc::clone(&inner)));
-        runtime.spawn(wake::notify(Arc::clone(&inner)));
-        runtime.spawn(wake::listen(Arc::clone(&inner)));
+        if options.notifications {
+            runtime.spawn(wake::notify(Arc::clone(&inner)));
+            runtime.spawn(wake::listen(Arc::clone(&inner)));
+        }
         runtime.spawn(wake::poll(Arc::clone(&inner)));
         let runtime = Some(runtime);
         let open = Arc::new(Open { inner, runtime });

@@ -223,6 +223,22 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
+    /// Whether only a person can move a run on: then it is not to be claimed, also if the worker that
+    /// found that out is gone and has not given it back.
+    pub fn rests(&mut self, run: &StreamId) -> bool {
+        let locked = self.streams.get_mut(run);
+        let Some(locked) = locked.filter(|l| l.draft.attention.is_some() && l.holder.is_none())
+        else {
+            return false;
+        };
+        locked.claim = ClaimChange::Set {
+            ready_us: crate::save::NEVER_US,
+            token: None,
+            holder: None,
+        };
+        true
+    }
+
     /// The rows of a statement inside the transaction.
     pub async fn query(
         &mut self,

@@ -157,6 +157,32 @@ fn what_came_just_before_a_run_was_given_back_is_not_overlooked() {
     assert_eq!(names(&other, &claim(1)), ["order"]);
 }
 
+/// Its worker found that only a person can move it on, and died before it gave the run back.
+#[test]
+fn a_run_that_needs_a_person_is_not_claimed_when_its_worker_dies() {
+    let server = Server::shared();
+    let url = server.url();
+    let (store, other) = (open(&url), open(&url));
+    let order = create(&store, "order");
+    let (_, lease) = claimed(&store, &claim(1)).remove(0);
+    append_under(&store, &order, lease.token, event(Kind::AttentionRaised)).unwrap();
+    server.sql(&url, "UPDATE claimable SET ready_us = 1");
+    assert!(claimed(&other, &claim(1)).is_empty());
+    let events = all(&other, &order).len();
+    assert_eq!(events, 3, "nobody has taken it");
+    let ready = "SELECT count(*) FROM claimable WHERE ready_us = 1 OR token IS NOT NULL";
+    assert_eq!(
+        server.number(&url, ready),
+        0,
+        "nor will it be looked at again"
+    );
+    let cleared = Append::to(order.clone(), vec![event(Kind::AttentionCleared)]);
+    block_on(other.append(vec![cleared])).unwrap();
+    assert_eq!(names(&other, &claim(1)), ["order"]);
+    // Who is still there after all has lost it.
+    append_under(&store, &order, lease.token, noted(1)).unwrap_err();
+}
+
 /// A run that waits for nothing is claimed again if its process says so.
 #[test]
 fn a_run_that_is_handed_over_goes_on_at_once() {
