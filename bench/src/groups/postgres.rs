@@ -35,7 +35,6 @@ const LEASE_US: u64 = 3_600_000_000;
 struct Raw {
     client: Client,
     insert: Statement,
-    bytes: Vec<u8>,
     next: std::cell::Cell<i64>,
 }
 
@@ -53,18 +52,19 @@ impl Raw {
             Ok(Raw {
                 client,
                 insert,
-                // With the event around the payload.
-                bytes: vec![7; PAYLOAD_BYTES + 80],
                 next: std::cell::Cell::new(0),
             })
         })
     }
 
-    fn once(&self, runtime: &Runtime) -> Result<(), Error> {
+    /// As many bytes as so many events have.
+    fn once(&self, runtime: &Runtime, events: usize) -> Result<(), Error> {
         let next = self.next.get() + 1;
         self.next.set(next);
+        // With the event around the payload.
+        let bytes = vec![7_u8; events * (PAYLOAD_BYTES + 80)];
         runtime.block_on(async {
-            let params: [&(dyn ToSql + Sync); 2] = [&next, &self.bytes];
+            let params: [&(dyn ToSql + Sync); 2] = [&next, &bytes];
             self.client.execute(&self.insert, &params).await?;
             Ok(())
         })
@@ -80,8 +80,10 @@ fn run(setting: &Setting, emit: &mut Emit<'_>) -> Result<(), Error> {
     let raw = Raw::new(&runtime, &server)?;
     alone(setting, emit, &runtime, &server, &raw)?;
     together(setting, emit, &runtime, &server, &raw)?;
-    for waiting in [0, 1_000, 10_000, 100_000] {
-        claims(setting, emit, &runtime, &server, &raw, waiting)?;
+    for waits in [Waits::ForAWorker, Waits::ForSomethingElse] {
+        for count in [0, 1_000, 10_000, 100_000] {
+            claims(setting, emit, &runtime, &server, &raw, (count, waits))?;
+        }
     }
     Ok(())
 }
@@ -127,7 +129,7 @@ fn alone(
                     })
                 })
             },
-            || median_micros(|| raw.once(runtime)),
+            || median_micros(|| raw.once(runtime, appends)),
         )?;
         emit(Row {
             name: name.into(),
@@ -176,7 +178,7 @@ fn together(
         }
         Ok(count as f64 / start.elapsed().as_secs_f64())
     };
-    let rounds = alternate(setting.rounds, ours, || per_second(|| raw.once(runtime)))?;
+    let rounds = alternate(setting.rounds, ours, || per_second(|| raw.once(runtime, 1)))?;
     emit(Row {
         name: format!("durable appends of {TOGETHER} runs at a time"),
         unit: "per s",
@@ -187,6 +189,13 @@ fn together(
     Ok(store.close()?)
 }
 
+/// What the other runs of a store wait for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    ForAWorker,
+    ForSomethingElse,
+}
+
 /// So many runs wait, besides those that are claimed one by one.
 fn claims(
     setting: &Setting,
@@ -194,7 +203,7 @@ fn claims(
     runtime: &Runtime,
     server: &Server,
     raw: &Raw,
-    waiting: usize,
+    (waiting, waits): (usize, Waits),
 ) -> Result<(), Error> {
     let url = server.url();
     let store = PostgresStore::open(&url)?;
@@ -209,6 +218,10 @@ fn claims(
         agents: vec!["cook".into()],
         queues: vec![String::new()],
     };
+    let (ready_us, words) = match waits {
+        Waits::ForAWorker => ("c.ready_us", "that wait for a worker"),
+        Waits::ForSomethingElse => ("9223372036854775807", "that wait for something else"),
+    };
     // Copies of one run, so that making them takes no time.
     server.sql(
         &url,
@@ -218,8 +231,8 @@ fn claims(
                  FROM stream, generate_series(1, {waiting}) g;
              INSERT INTO run SELECT s.no, s.name, r.status, r.agent, r.attention, r.changed_us
                  FROM stream s, run r WHERE s.name <> 'template';
-             INSERT INTO claimable SELECT s.no, '', 0, c.agent, c.ready_us, NULL, NULL
-                 FROM stream s, claimable c WHERE s.name <> 'template'"
+             INSERT INTO claimable SELECT s.no, '', 0, c.agent, {ready_us}, NULL, NULL
+                 FROM stream s, claimable c WHERE s.name <> 'template'; ANALYZE"
         ),
     );
     let mut next = 0_u64;
@@ -227,7 +240,7 @@ fn claims(
         let mut micros = Vec::new();
         let until = Instant::now() + SLICE.max(Duration::from_millis(60));
         while Instant::now() < until {
-            if waiting == 0 {
+            if waiting == 0 || waits == Waits::ForSomethingElse {
                 // One that can be claimed has to be there; making it is not measured.
                 next += 1;
                 let run = StreamId::run(&format!("n{next}"))?;
@@ -245,10 +258,10 @@ fn claims(
         Ok(crate::measure::median(&micros))
     };
     let rounds = alternate(setting.rounds.min(10), ours, || {
-        median_micros(|| raw.once(runtime))
+        median_micros(|| raw.once(runtime, 1))
     })?;
     emit(Row {
-        name: format!("claim one of {waiting} that wait"),
+        name: format!("claim one, {waiting} {words}"),
         unit: "µs",
         anchor_name: ANCHOR,
         goal: Goal::Shown,

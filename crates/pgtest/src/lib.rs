@@ -16,7 +16,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -163,9 +163,56 @@ impl Server {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// What it has logged.
+    ///
+    /// # Panics
+    /// The log cannot be read.
+    pub fn log(&self) -> String {
+        let bytes = fs::read(self.dir.join("log")).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// Its port on the loopback.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Lets it encrypt connections, with a certificate for a host that a new root has signed. The
+    /// root's file.
+    ///
+    /// # Panics
+    /// There is no `openssl`, or the server does not take it.
+    pub fn encrypt(&self, host: &str) -> PathBuf {
+        let openssl = |args: &str| {
+            let mut command = Command::new("openssl");
+            command.args(args.split(' ')).current_dir(&self.dir);
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+            run(command.stderr(Stdio::null()), "openssl");
+        };
+        let key = "-newkey rsa:2048 -nodes";
+        openssl(&format!(
+            "req -x509 {key} -keyout root.key -out root.pem -subj /CN=root -days 2"
+        ));
+        openssl(&format!(
+            "req {key} -keyout data/server.key -out server.csr -subj /CN={host}"
+        ));
+        fs::write(self.dir.join("names"), format!("subjectAltName=DNS:{host}")).unwrap();
+        let signed = "-CA root.pem -CAkey root.key -CAcreateserial -days 2 -extfile names";
+        openssl(&format!(
+            "x509 -req -in server.csr {signed} -out data/server.crt"
+        ));
+        for name in ["server.key", "server.crt"] {
+            let path = self.dir.join("data").join(name);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            if rustix::process::getuid().as_raw() == ROOT {
+                let (uid, gid) = postgres_user();
+                chown(&path, Some(uid), Some(gid)).unwrap();
+            }
+        }
+        let url = self.url();
+        self.sql(&url, "ALTER SYSTEM SET ssl = on");
+        self.sql(&url, "SELECT pg_reload_conf()");
+        self.dir.join("root.pem")
     }
 
     /// Stops it as a power cut would: nothing is written that was not yet.

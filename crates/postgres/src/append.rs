@@ -143,9 +143,13 @@ impl Inner {
         held.queue.bytes += bytes;
         memory.queued_bytes += bytes;
         memory.pending.insert(position);
+        memory.unsent.insert(stream.clone());
+        let is_asleep = !std::mem::replace(&mut memory.flusher_waits, true);
         drop(guard);
-        self.moved.notify_waiters();
-        self.work.notify_one();
+        self.changed.notify_waiters();
+        if is_asleep {
+            self.work.notify_one();
+        }
         Queued::Done(Ok(Appended { heads, position }))
     }
 
@@ -211,6 +215,10 @@ impl Inner {
             held.news = save.news;
             held.clock = save.clock;
             let queue = std::mem::take(&mut held.queue);
+            memory.unsent.remove(&save.stream);
+            let Some(held) = memory.held.get(&save.stream) else {
+                continue;
+            };
             let gone = save.after.has_ended()
                 || save.after.lease.as_ref().map(|lease| lease.token) != Some(held.token);
             if gone {
@@ -224,6 +232,7 @@ impl Inner {
         let position = memory.next_position();
         drop(memory);
         self.moved.notify_waiters();
+        self.changed.notify_waiters();
         Ok((position, committed))
     }
 

@@ -18,7 +18,8 @@ use crate::tx::Tx;
 
 const CANDIDATES: &str = include_str!("sql/candidates.sql");
 const QUEUES: &str = include_str!("sql/queues.sql");
-const BEGIN_LOCKED: &str = include_str!("sql/lock_free.sql");
+const LOCK_FREE: &str = include_str!("sql/lock_free.sql");
+const HOLDERS: &str = include_str!("sql/holders_of.sql");
 
 impl Inner {
     /// Takes runs that may go on now.
@@ -56,18 +57,34 @@ impl Inner {
         limit: usize,
     ) -> Result<Vec<(StreamId, Lease)>, Trouble> {
         let mut lent = self.pool.lend().await?;
-        lent.conn.say("BEGIN").await?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let clock = self.options.lease_now_us();
+        let candidates = lent.conn.statement(CANDIDATES).await?;
         let params: [&(dyn ToSql + Sync); 4] = [&queue, &claim.agents, &clock, &limit];
-        let rows = lent.conn.query(CANDIDATES, &params).await?;
+        // Both are sent before the first is answered, here and below.
+        let (begun, rows) = tokio::join!(
+            biased;
+            lent.conn.client.batch_execute("BEGIN"),
+            lent.conn.client.query(&candidates, &params),
+        );
+        begun?;
+        let rows = rows?;
         let streams: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
         if streams.is_empty() {
             lent.conn.say("ROLLBACK").await?;
             self.pool.give_back(lent);
             return Ok(Vec::new());
         }
-        let rows = lent.conn.query(BEGIN_LOCKED, &[&streams]).await?;
+        let lock = lent.conn.statement(LOCK_FREE).await?;
+        let holders = lent.conn.statement(HOLDERS).await?;
+        let lock_params: [&(dyn ToSql + Sync); 1] = [&streams];
+        let holders_params: [&(dyn ToSql + Sync); 2] = [&streams, &clock];
+        let (rows, holders) = tokio::join!(
+            biased;
+            lent.conn.client.query(&lock, &lock_params),
+            lent.conn.client.query(&holders, &holders_params),
+        );
+        let (rows, holders) = (rows?, holders?);
         let names = rows.iter().map(|row| StreamId::run(row.get(1)));
         let runs: Result<Vec<StreamId>, _> = names.collect();
         let mut runs = runs.map_err(StoreError::from)?;
@@ -77,19 +94,22 @@ impl Inner {
         // Oldest first again.
         let place = |run: &StreamId| {
             let row = rows.iter().find(|row| row.get::<_, &str>(1) == run.name());
-            row.and_then(|row| streams.iter().position(|no| *no == row.get::<_, i64>(0)))
+            row.and_then(|row| streams.iter().position(|no| *no == row.get::<_, i64>(2)))
         };
         runs.sort_by_key(place);
-        let mut tx = Tx::inside(self, lent, &runs).await?;
+        let mut tx = Tx::of_rows(self, lent, &runs, &rows, &holders)?;
         let mut taken = Vec::new();
         for run in runs {
+            if tx.rests(&run) {
+                continue;
+            }
             match lease_in(&mut tx, &self.handle, &run, &claim.owner, claim.for_us) {
                 Ok(lease) => taken.push((run, lease)),
                 Err(StoreError::Held { .. } | StoreError::Ended { .. }) => {}
                 Err(e) => return Err(e.into()),
             }
         }
-        match taken.is_empty() {
+        match tx.is_empty() {
             true => tx.leave().await?,
             false => self.commit_leases(tx, &taken).await?,
         }

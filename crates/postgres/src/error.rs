@@ -41,6 +41,7 @@ impl From<tokio_postgres::Error> for Trouble {
             SqlState::CRASH_SHUTDOWN,
             SqlState::CANNOT_CONNECT_NOW,
             SqlState::TOO_MANY_CONNECTIONS,
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
         ];
         if code.code().starts_with("08") || gone.contains(code) {
             return Trouble::Gone(db.message().to_owned());
@@ -98,12 +99,16 @@ pub(crate) fn no_connection(error: &tokio_postgres::Error, place: &str) -> Store
     let Some(db) = error.as_db_error() else {
         let why = words(error);
         return StoreError::Backend(match is_connection(error) {
+            _ if why.contains("server does not support TLS") => format!(
+                "PostgreSQL at {place} cannot encrypt connections, which the address asks for \
+                 (sslmode): switch ssl on there, or say sslmode=disable"
+            ),
+            _ if why.contains("TLS handshake") => format!(
+                "the certificate of PostgreSQL at {place} is not accepted ({why}): name the file \
+                 that it is signed by, sslrootcert=FILE, and the host that it is for"
+            ),
             true => format!(
                 "no PostgreSQL answers at {place} ({why}): start it, or check host and port"
-            ),
-            false if why.contains("TLS") => format!(
-                "PostgreSQL at {place} wants an encrypted connection, which this version cannot \
-                 make: use a tunnel, or allow connections without TLS"
             ),
             false if why.contains("password") => {
                 format!("PostgreSQL at {place} asks for a password: put it into the address")

@@ -1,13 +1,15 @@
 //! The flusher: sends what is queued for runs that this handle holds, many runs in one statement.
 //!
 //! It sends when somebody waits for it to be durable, when much is queued, or after a few
-//! milliseconds; while one statement commits, the next one gathers.
+//! milliseconds; while one statement commits, the next one gathers. Who waits while nobody sends does
+//! the flusher's work at once: each change of threads is a good part of what a commit takes.
 //!
 //! Invariants: nothing counts as durable before its statement is committed. A stream that the
 //! statement did not find where it was thought to be was either written by the same statement before,
 //! whose answer was lost: then its last event has our hash; or somebody else has written it: then
 //! this handle has lost it, for good, and the other streams are not disturbed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use dalsegno_store::{Position, StoreError};
@@ -16,27 +18,23 @@ use crate::error::Trouble;
 use crate::inner::Inner;
 use crate::memory::Batch;
 use crate::pool::Conn;
-use crate::save::{StreamSave, save};
+use crate::save::{SAVES, StreamSave, Writing, numbers};
 
 const LOOK: &str = "SELECT s.token, e.hash FROM stream s
      LEFT JOIN event e ON e.stream = s.no AND e.sequence = $2 WHERE s.no = $1";
 
 /// Runs until the store is closed and everything is sent.
 pub(crate) async fn flush(inner: Arc<Inner>) {
-    let mut conn: Option<Conn> = None;
     loop {
         let queued = inner.work.notified();
         let asked = {
-            let memory = inner.memory();
-            let unsent = memory.held.values().any(|h| !h.queue.events.is_empty());
+            let mut memory = inner.memory();
+            let unsent = memory.is_unsent();
             if memory.closed && !unsent {
                 return;
             }
-            let wanted = memory.pending.range(..=memory.wanted).next().is_some();
-            (
-                unsent,
-                wanted || memory.closed || memory.queued_bytes > inner.options.queue_bytes / 2,
-            )
+            memory.flusher_waits = unsent;
+            (unsent, memory.is_urgent(inner.options.queue_bytes / 2))
         };
         match asked {
             (false, _) => {
@@ -51,13 +49,22 @@ pub(crate) async fn flush(inner: Arc<Inner>) {
                 }
             }
         }
+        let mut line = inner.line.lock().await;
+        let orphans = std::mem::take(&mut inner.memory().orphans);
+        let any = !orphans.is_empty();
+        for batch in orphans {
+            inner.send_batch(batch, true, &mut line).await;
+        }
         let batch = inner.memory().take_batch();
-        if batch.saves.is_empty() {
+        if !batch.saves.is_empty() {
+            inner.send_batch(batch, false, &mut line).await;
+        } else if !any && inner.memory().is_unsent() {
+            drop(line);
+            inner.memory().flusher_waits = false;
             // A transaction has them, and says when it is done.
             queued.await;
             continue;
         }
-        inner.send_batch(batch, &mut conn).await;
         inner.moved.notify_waiters();
     }
 }
@@ -70,20 +77,84 @@ async fn waits_in_vain(inner: &Inner) -> bool {
         if tokio::time::timeout_at(deadline, queued).await.is_err() {
             return true;
         }
-        let memory = inner.memory();
-        let wanted = memory.pending.range(..=memory.wanted).next().is_some();
-        if wanted || memory.closed || memory.queued_bytes > inner.options.queue_bytes / 2 {
+        if inner.memory().is_urgent(inner.options.queue_bytes / 2) {
             return false;
         }
     }
 }
 
+/// What is being sent by who waits for it. If that one goes away, the flusher sends it again: what
+/// has been written already is known by its hash.
+struct Sending<'a> {
+    inner: &'a Inner,
+    batch: Option<Batch>,
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        if let Some(batch) = self.batch.take() {
+            let mut memory = self.inner.memory();
+            memory.orphans.push(batch);
+            drop(memory);
+            self.inner.work.notify_one();
+        }
+    }
+}
+
 impl Inner {
+    /// Sends what is queued from here, if nobody sends and there is a connection. Then the answer
+    /// comes straight to who waits, without the flusher's thread in between.
+    async fn send_from_here(&self, position: Position) {
+        let Ok(line) = self.line.try_lock() else {
+            return;
+        };
+        let Some(conn) = line.as_ref().filter(|conn| !conn.client.is_closed()) else {
+            return;
+        };
+        let batch = {
+            let mut memory = self.memory();
+            // What has failed before is for the flusher, which has patience.
+            let cannot = memory.closed || memory.refused.is_some() || !memory.orphans.is_empty();
+            if cannot || !matches!(memory.is_durable(position), Ok(false)) {
+                return;
+            }
+            memory.take_batch()
+        };
+        if batch.saves.is_empty() {
+            return;
+        }
+        let mut sending = Sending {
+            inner: self,
+            batch: Some(batch),
+        };
+        let Some(batch) = &mut sending.batch else {
+            return;
+        };
+        let writing = Writing::new(&batch.saves, &batch.pieces, self.options.now_us());
+        let Some(statement) = conn.known(writing.sql()) else {
+            return;
+        };
+        let answer = conn.client.query(statement, &writing.params()).await;
+        drop(writing);
+        let Ok(rows) = answer else {
+            return;
+        };
+        self.written(batch, &numbers(&rows));
+        if batch.saves.is_empty() {
+            sending.batch = None;
+        }
+        drop(sending);
+        drop(line);
+        self.moved.notify_waiters();
+        if self.memory().is_urgent(self.options.queue_bytes / 2) {
+            self.work.notify_one();
+        }
+    }
+
     /// Sends a batch, again and again until the database has answered for each of its streams.
-    async fn send_batch(&self, mut batch: Batch, conn: &mut Option<Conn>) {
+    async fn send_batch(&self, mut batch: Batch, mut in_doubt: bool, conn: &mut Option<Conn>) {
         let mut backoff = self.backoff();
         // From the second try on, a stream may have been written by the first.
-        let mut in_doubt = false;
         while !batch.saves.is_empty() {
             match self.try_send(&mut batch, conn, in_doubt).await {
                 Ok(()) => self.memory().refused = None,
@@ -115,22 +186,19 @@ impl Inner {
     ) -> Result<(), Trouble> {
         let connected = match conn.as_mut().filter(|conn| !conn.client.is_closed()) {
             Some(connected) => connected,
-            None => conn.insert(Conn::open(&self.pool.address).await?),
-        };
-        let now_us = self.options.now_us();
-        let moved = save(connected, &batch.saves, &batch.pieces, now_us).await?;
-        self.know(batch.pieces.iter().map(|piece| piece.hash));
-        {
-            let mut memory = self.memory();
-            batch.saves.retain(|save| {
-                let done = moved.contains(&save.no);
-                if done {
-                    let positions = batch.positions.remove(&save.no).unwrap_or_default();
-                    memory.sent(save, &positions);
+            None => {
+                let mut opened = Conn::open(&self.pool.address).await?;
+                // Who sends from elsewhere uses what is prepared.
+                for sql in SAVES {
+                    opened.statement(sql).await?;
                 }
-                !done
-            });
-        }
+                conn.insert(opened)
+            }
+        };
+        let writing = Writing::new(&batch.saves, &batch.pieces, self.options.now_us());
+        let rows = connected.query(writing.sql(), &writing.params()).await?;
+        drop(writing);
+        self.written(batch, &numbers(&rows));
         while let Some(save) = batch.saves.last() {
             let outcome = look(connected, save, in_doubt).await?;
             let positions = batch.positions.remove(&save.no).unwrap_or_default();
@@ -145,8 +213,23 @@ impl Inner {
         Ok(())
     }
 
+    /// A statement has written these streams of a batch: they leave it.
+    fn written(&self, batch: &mut Batch, moved: &HashSet<i64>) {
+        self.know(batch.pieces.iter().map(|piece| piece.hash));
+        let mut memory = self.memory();
+        batch.saves.retain(|save| {
+            let done = moved.contains(&save.no);
+            if done {
+                let positions = batch.positions.remove(&save.no).unwrap_or_default();
+                memory.sent(save, &positions);
+            }
+            !done
+        });
+    }
+
     /// Waits until everything up to a position is committed.
     pub async fn durable(&self, position: Position) -> Result<(), StoreError> {
+        self.send_from_here(position).await;
         self.wait_until(|memory| {
             if memory.is_durable(position)? {
                 return Ok(Some(()));

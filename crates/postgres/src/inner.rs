@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::error::Trouble;
 use crate::memory::Memory;
 use crate::options::PostgresOptions;
-use crate::pool::{Lent, Pool};
+use crate::pool::{Conn, Lent, Pool};
 
 /// A piece that was stored so long ago is stored again: retention removes what nothing refers to
 /// only when it is far older.
@@ -48,8 +48,12 @@ pub(crate) struct Inner {
     /// The name of this handle among all that have the store open, and of its letters' sender.
     pub handle: String,
     memory: Mutex<Memory>,
-    /// Something in the memory has changed that somebody may wait for.
+    /// Something is committed, lost or free that somebody may wait for.
     pub moved: Notify,
+    /// The position has changed.
+    pub changed: Notify,
+    /// The connection over which what is queued is sent, by one at a time.
+    pub line: tokio::sync::Mutex<Option<Conn>>,
     /// The flusher has something to do.
     pub work: Notify,
     /// The notifier has something to say.
@@ -70,6 +74,8 @@ impl Inner {
             handle: format!("{:016x}", random()),
             memory: Mutex::default(),
             moved: Notify::new(),
+            changed: Notify::new(),
+            line: tokio::sync::Mutex::default(),
             work: Notify::new(),
             news: Notify::new(),
             waiting: AtomicUsize::new(0),
@@ -97,7 +103,7 @@ impl Inner {
     /// How far the store is, one further: somebody else has changed it.
     pub fn others_changed(&self) {
         self.memory().next_position();
-        self.moved.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Fails if the store was closed.
@@ -108,13 +114,22 @@ impl Inner {
         }
     }
 
-    /// Waits until something holds of the memory.
+    /// Waits until something holds of what is committed, lost or free.
     pub async fn wait_until<T>(
         &self,
+        holds: impl FnMut(&mut Memory) -> Result<Option<T>, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.wait_at(&self.moved, holds).await
+    }
+
+    /// Waits until something holds of the memory, which is looked at whenever it is told here.
+    pub async fn wait_at<T>(
+        &self,
+        told: &Notify,
         mut holds: impl FnMut(&mut Memory) -> Result<Option<T>, StoreError>,
     ) -> Result<T, StoreError> {
         loop {
-            let moved = self.moved.notified();
+            let moved = told.notified();
             let mut moved = std::pin::pin!(moved);
             // From here on it is told, so that nothing is missed in between.
             moved.as_mut().enable();

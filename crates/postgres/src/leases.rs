@@ -13,16 +13,23 @@ use tokio_postgres::types::ToSql;
 
 use crate::error::Trouble;
 use crate::inner::{Inner, trying};
+use crate::locked::read_state;
 use crate::memory::Held;
 use crate::save::{ClaimChange, NEVER_US, db_us, kind_number, us_of};
-use crate::tx::{Committed, Tx, read_state};
+use crate::tx::{Committed, Tx};
 
 const RENEW: &str = "UPDATE claimable c
      SET ready_us = n.now_us + LEAST($4::bigint, 9223372036854775807 - n.now_us)
-     FROM stream s
-     JOIN unnest($1::text[], $2::bigint[]) AS w (name, token) ON s.kind = 1 AND s.name = w.name,
+     FROM unnest($1::text[], $2::bigint[]) AS w (name, token)
+     CROSS JOIN LATERAL (
+         SELECT no, name, state FROM stream WHERE kind = 1 AND name = w.name OFFSET 0
+     ) s,
      (SELECT COALESCE($3::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now_us) n
-     WHERE c.stream = s.no AND c.token = w.token
+     WHERE c.stream = ANY(ARRAY(
+             SELECT h.no FROM unnest($1::text[]) AS v (name)
+             CROSS JOIN LATERAL (SELECT no FROM stream WHERE kind = 1 AND name = v.name OFFSET 0) h
+         ))
+         AND c.stream = s.no AND c.token = w.token
      RETURNING s.name, c.token, c.ready_us, s.state";
 const ROW: &str = "SELECT token, state FROM stream WHERE kind = $1 AND name = $2";
 /// What a handle that closes gives up may go on at once.
@@ -217,7 +224,10 @@ impl Inner {
         let params: [&(dyn ToSql + Sync); 3] = [&held, &self.handle, &clock];
         lent.conn.execute(GIVE_UP, &params).await?;
         self.pool.give_back(lent);
-        self.memory().held.clear();
+        let mut memory = self.memory();
+        memory.held.clear();
+        memory.unsent.clear();
+        drop(memory);
         self.tell_others();
         Ok(())
     }

@@ -25,8 +25,12 @@ const SEND: &str = "INSERT INTO letter (sender, number, kind, name, form, bytes)
 const IS_THERE: &str = "SELECT bad FROM letter WHERE sender = $1 AND number = $2";
 const WAITING: &str = "SELECT l.sender, l.number, l.kind, l.name
      FROM letter l
-     LEFT JOIN stream s ON s.kind = l.kind AND s.name = l.name
-     LEFT JOIN claimable c ON c.stream = s.no
+     LEFT JOIN LATERAL (
+         SELECT no FROM stream WHERE kind = l.kind AND name = l.name OFFSET 0
+     ) s ON true
+     LEFT JOIN LATERAL (
+         SELECT token, holder, ready_us FROM claimable WHERE stream = s.no OFFSET 0
+     ) c ON true
      WHERE l.bad IS NULL AND NOT COALESCE(
          c.token IS NOT NULL AND c.holder <> $1 AND c.ready_us
              > COALESCE($2::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
@@ -34,10 +38,11 @@ const WAITING: &str = "SELECT l.sender, l.number, l.kind, l.name
      ORDER BY l.sender, l.number LIMIT 32";
 /// Behind the locks of their streams: those that nobody else has taken since.
 const STILL_THERE: &str = "SELECT l.sender, l.number, l.kind, l.name, l.form, l.bytes
-     FROM letter l
-     JOIN unnest($1::text[], $2::bigint[]) AS w (sender, number)
-         ON l.sender = w.sender AND l.number = w.number
-     WHERE l.bad IS NULL
+     FROM unnest($1::text[], $2::bigint[]) AS w (sender, number)
+     CROSS JOIN LATERAL (
+         SELECT sender, number, kind, name, form, bytes FROM letter
+         WHERE sender = w.sender AND number = w.number AND bad IS NULL OFFSET 0
+     ) l
      ORDER BY l.sender, l.number";
 
 /// What a letter says.
@@ -62,6 +67,7 @@ impl Inner {
         let number = number as i64;
         let params: [&(dyn ToSql + Sync); 6] =
             [&self.handle, &number, &kind, &name, &LETTER_FORM, &bytes];
+        let since_us = self.options.now_us();
         trying!(self, {
             let mut lent = self.pool.lend().await?;
             match lent.conn.execute(SEND, &params).await {
@@ -69,13 +75,8 @@ impl Inner {
                 Err(Trouble::Gone(why)) => {
                     // It may have been sent, and even have been taken up since.
                     drop(lent);
-                    let rows = self.rows(IS_THERE, &[&self.handle, &number]).await?;
-                    if rows.is_empty() {
-                        return Err(Trouble::Store(StoreError::Backend(format!(
-                            "the connection to PostgreSQL was lost ({why}), and it is not known \
-                             whether the letter was sent: see what became of its run"
-                        ))));
-                    }
+                    self.send_for_sure(&letter_ref, letter, &bytes, since_us, &why)
+                        .await?;
                 }
                 Err(other) => return Err(other),
             }

@@ -22,12 +22,14 @@
 
 mod append;
 mod claim;
+mod doubt;
 mod error;
 mod flush;
 mod inner;
 mod leases;
 mod letters;
 mod lists;
+mod locked;
 mod memory;
 mod options;
 mod pool;
@@ -35,7 +37,10 @@ mod read;
 mod retention;
 mod save;
 mod schema;
+mod security;
 mod store;
+#[cfg(feature = "tls")]
+mod tls;
 mod tx;
 mod wake;
 

@@ -1,27 +1,92 @@
 //! Lists of streams, runs and timers.
 //!
-//! Each condition of a query has an index: names, status, agent, attention, time. *Newest first* is
-//! by the time at which status, agent or attention last changed, so that the list need not be
-//! written with every event; within a page it is by the last event.
+//! *Newest first* is by the time at which status, agent or attention last changed, so that the list
+//! need not be written with every event; within a page it is by the last event.
+//!
+//! Invariant: a page is read from indexes in their order, and costs what it shows, however many runs
+//! there are. Subqueries with `OFFSET 0` are looked up row by row, also by a plan that was made when
+//! the tables were small.
+
+use std::collections::BTreeSet;
 
 use dalsegno_store::engine::run_info;
-use dalsegno_store::{RunInfo, RunQuery, StoreError, StreamId, StreamKind, Timer, Version, engine};
+use dalsegno_store::{
+    RunInfo, RunQuery, Status, StoreError, StreamId, StreamKind, Timer, Version, engine,
+};
 use tokio_postgres::types::ToSql;
 
 use crate::inner::{Inner, trying};
+use crate::locked::{live_lease, read_state};
 use crate::save::{db_us, kind_number, us_of};
-use crate::tx::{live_lease, read_state};
 
 const STREAMS: &str = "SELECT name, state FROM stream
      WHERE kind = $1 AND name > $2 ORDER BY name LIMIT $3";
 const DUE: &str = "SELECT s.name, t.id, t.due_us
-     FROM timer t JOIN stream s ON s.no = t.stream
-     WHERE t.due_us <= $1 ORDER BY t.due_us, t.stream, t.id LIMIT $2";
+     FROM (
+         SELECT stream, id, due_us FROM timer
+         WHERE due_us <= $1 ORDER BY due_us, stream, id LIMIT $2
+     ) t
+     CROSS JOIN LATERAL (SELECT name FROM stream WHERE no = t.stream OFFSET 0) s
+     ORDER BY t.due_us, t.stream, t.id";
 const NEXT: &str = "SELECT min(due_us) FROM timer";
-const RUNS: &str = "SELECT r.name, s.state, c.token, c.ready_us,
+/// Around the statement that finds the runs of a page.
+const SHOW: [&str; 2] = [
+    "SELECT r.name, s.state, c.token, c.ready_us,
          COALESCE($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-     FROM run r JOIN stream s ON s.no = r.stream LEFT JOIN claimable c ON c.stream = r.stream
-     WHERE r.name > $2";
+     FROM (",
+    ") r
+     CROSS JOIN LATERAL (SELECT state FROM stream WHERE no = r.stream OFFSET 0) s
+     LEFT JOIN LATERAL (SELECT token, ready_us FROM claimable WHERE stream = r.stream OFFSET 0) c
+         ON true
+     ORDER BY ",
+];
+const ALL_STATUSES: [Status; 6] = [
+    Status::Pending,
+    Status::Running,
+    Status::Checkpointed,
+    Status::Completed,
+    Status::Failed,
+    Status::Cancelled,
+];
+
+/// The statement for a list of runs: `$1` is the time, `$2` the name that they come after, `$3` the
+/// limit, `$4` the agent.
+///
+/// Each part of it reads one index in its order, and stops at the limit.
+fn runs_sql(query: &RunQuery) -> String {
+    let order = match query.newest {
+        true => "changed_us DESC, name",
+        false => "name",
+    };
+    let part = |condition: &str| {
+        format!(
+            "(SELECT stream, name, changed_us FROM run WHERE {condition} AND name > $2
+              ORDER BY {order} LIMIT $3)"
+        )
+    };
+    let statuses = match &query.status[..] {
+        [] => &ALL_STATUSES[..],
+        some => some,
+    };
+    let numbers = statuses.iter().map(|status| engine::status_number(*status));
+    let numbers: BTreeSet<u64> = numbers.collect();
+    let found = if query.attention {
+        // Few, however many runs there are.
+        let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+        let of_agent = query.agent.as_ref().map_or("", |_| "AND agent = $4");
+        let status = numbers.join(", ");
+        part(&format!("attention AND status IN ({status}) {of_agent}"))
+    } else {
+        let of = |number: &u64| match query.agent {
+            Some(_) => part(&format!("agent = $4 AND status + 0 = {number}")),
+            None => part(&format!("status = {number}")),
+        };
+        let parts: Vec<String> = numbers.iter().map(of).collect();
+        let all = parts.join(" UNION ALL ");
+        format!("SELECT stream, name, changed_us FROM ({all}) a ORDER BY {order} LIMIT $3")
+    };
+    format!("{}{found}{}{order}", SHOW[0], SHOW[1])
+}
 
 fn at_most(limit: usize) -> i64 {
     match limit {
@@ -60,32 +125,12 @@ impl Inner {
         self.flushed().await?;
         let clock = self.options.lease_now_us();
         let after = query.after.as_ref().map_or("", StreamId::name);
-        let number = |status| engine::status_number(status) as i16;
-        let status: Vec<i16> = query.status.iter().copied().map(number).collect();
-        let agent = query.agent.as_deref().unwrap_or_default();
         let limit = at_most(query.limit);
-        let mut sql = RUNS.to_owned();
-        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&clock, &after];
-        if let [one] = &status[..] {
-            params.push(one);
-            sql += &format!(" AND r.status = ${}", params.len());
-        } else if !status.is_empty() {
-            params.push(&status);
-            sql += &format!(" AND r.status = ANY(${})", params.len());
+        let sql = runs_sql(query);
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&clock, &after, &limit];
+        if let Some(agent) = &query.agent {
+            params.push(agent);
         }
-        if query.attention {
-            sql += " AND r.attention";
-        }
-        if query.agent.is_some() {
-            params.push(&agent);
-            sql += &format!(" AND r.agent = ${}", params.len());
-        }
-        params.push(&limit);
-        let order = match query.newest {
-            true => "r.changed_us DESC, r.name",
-            false => "r.name",
-        };
-        sql += &format!(" ORDER BY {order} LIMIT ${}", params.len());
         let rows = trying!(self, {
             let lent = self.pool.lend().await?;
             let rows = lent.conn.client.query(&sql, &params).await?;

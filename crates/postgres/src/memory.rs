@@ -71,6 +71,12 @@ pub(crate) struct Memory {
     /// How far the store is, as this handle sees it.
     pub position: Position,
     pub held: HashMap<StreamId, Held>,
+    /// Those of which something is queued.
+    pub unsent: HashSet<StreamId>,
+    /// What somebody has begun to send and not brought to an end.
+    pub orphans: Vec<Batch>,
+    /// The flusher knows that something is queued, and will look again before long.
+    pub flusher_waits: bool,
     /// Streams that a transaction of this handle writes, held or not: nothing is queued for them, and
     /// no other transaction begins. So whether a run is held changes only while it is in here.
     pub busy: HashSet<StreamId>,
@@ -113,12 +119,14 @@ impl Memory {
     /// Takes what is queued, of streams that nobody writes at the moment.
     pub fn take_batch(&mut self) -> Batch {
         let mut batch = Batch::default();
-        for (stream, held) in &mut self.held {
-            if self.busy.contains(stream) || held.sending || held.queue.events.is_empty() {
+        let mut later = HashSet::new();
+        for stream in self.unsent.drain() {
+            let Some(held) = self.held.get_mut(&stream) else {
                 continue;
-            }
-            if batch.bytes > BATCH_BYTES {
-                break;
+            };
+            if self.busy.contains(&stream) || held.sending || batch.bytes > BATCH_BYTES {
+                later.insert(stream);
+                continue;
             }
             held.sending = true;
             let queue = std::mem::take(&mut held.queue);
@@ -141,8 +149,24 @@ impl Memory {
                 news: held.news,
             });
         }
+        self.unsent = later;
         self.queued_bytes = self.queued_bytes.saturating_sub(batch.bytes);
         batch
+    }
+
+    /// Whether there is something that the flusher has to send.
+    pub fn is_unsent(&self) -> bool {
+        !self.unsent.is_empty() || !self.orphans.is_empty()
+    }
+
+    /// Whether it has to be sent now.
+    pub fn is_urgent(&self, many_bytes: usize) -> bool {
+        let wanted = || self.pending.range(..=self.wanted).next().is_some();
+        self.is_unsent()
+            && (self.closed
+                || !self.orphans.is_empty()
+                || self.queued_bytes > many_bytes
+                || wanted())
     }
 
     /// A stream of a batch is committed.
@@ -169,6 +193,7 @@ impl Memory {
             return;
         };
         self.queued_bytes = self.queued_bytes.saturating_sub(held.queue.bytes);
+        self.unsent.remove(stream);
         let fence = Fence {
             stream: stream.clone(),
             token: held.token,

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dalsegno_store::{Limits, StoreError};
-use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, Connection, Socket};
 
 use crate::PostgresStore;
+use crate::security::{self, Connector, Security};
 
 /// The schema that a store is in unless its address says otherwise.
 const DEFAULT_SCHEMA: &str = "dalsegno";
@@ -26,6 +28,7 @@ pub struct PostgresOptions {
     pub(crate) queue_bytes: usize,
     pub(crate) poll_every: Duration,
     pub(crate) patience: Duration,
+    pub(crate) notifications: bool,
     clock: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
 }
 
@@ -54,6 +57,7 @@ impl PostgresOptions {
             queue_bytes: 8 << 20,
             poll_every: Duration::from_millis(300),
             patience: Duration::from_secs(30),
+            notifications: true,
             clock: None,
         }
     }
@@ -81,6 +85,14 @@ impl PostgresOptions {
     /// notifications may get lost with a connection. Up to twice as long, by chance.
     pub fn poll_every(mut self, time: Duration) -> PostgresOptions {
         self.poll_every = time;
+        self
+    }
+
+    /// Whether others are told of changes, and listened to, with `NOTIFY` and `LISTEN`. A server or a
+    /// pooler that cannot do that is found out without asking, and then changes are seen by looking
+    /// ([`PostgresOptions::poll_every`]); saying so saves the attempts.
+    pub fn notifications(mut self, wanted: bool) -> PostgresOptions {
+        self.notifications = wanted;
         self
     }
 
@@ -124,16 +136,25 @@ impl PostgresOptions {
     }
 }
 
+/// What carries what a client says.
+pub(crate) type Link = Connection<Socket, <Connector as MakeTlsConnect<Socket>>::Stream>;
+
 /// Where a store is.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    pub config: Config,
+    config: Config,
+    connector: Connector,
     pub schema: String,
     /// Host and port, for people.
     pub place: String,
 }
 
 impl Address {
+    /// Connects.
+    pub async fn connect(&self) -> Result<(Client, Link), tokio_postgres::Error> {
+        self.config.connect(self.connector.clone()).await
+    }
+
     pub fn parse(url: &str) -> Result<Address, StoreError> {
         let wrong = |why: &str| {
             StoreError::Backend(format!(
@@ -146,9 +167,11 @@ impl Address {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let mut schema = DEFAULT_SCHEMA;
         let mut rest = Vec::new();
+        let mut security = Security::default();
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.strip_prefix("schema=") {
                 Some(name) => schema = name,
+                None if security.take(part).map_err(|why| wrong(&why))? => {}
                 None => rest.push(part),
             }
         }
@@ -167,13 +190,8 @@ impl Address {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(wrong("it names no host"));
         }
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(StoreError::Backend(
-                "the address asks for an encrypted connection (sslmode=require), which this \
-                 version cannot make: use a tunnel, or leave it out"
-                    .into(),
-            ));
-        }
+        config.ssl_mode(security.ssl_mode());
+        let connector = security::connector(&security)?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(10));
         }
@@ -188,6 +206,7 @@ impl Address {
         let port = config.get_ports().first().copied().unwrap_or(5432);
         Ok(Address {
             config,
+            connector,
             schema: schema.to_owned(),
             place: format!("{host}:{port}"),
         })

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, NoTls, Row, Statement};
+use tokio_postgres::{Client, Row, Statement};
 
 use crate::error::Trouble;
 use crate::options::Address;
@@ -23,7 +23,7 @@ pub(crate) struct Conn {
 impl Conn {
     /// Connects, and goes into the store's schema.
     pub async fn open(address: &Address) -> Result<Conn, tokio_postgres::Error> {
-        let (client, connection) = address.config.connect(NoTls).await?;
+        let (client, connection) = address.connect().await?;
         // Ends with the client, or with the connection: then the client says so.
         tokio::spawn(async move { drop(connection.await) });
         let conn = Conn {
@@ -35,17 +35,41 @@ impl Conn {
             address.schema
         );
         conn.client.batch_execute(&path).await?;
-        // Every statement has an index. Plans that were made while the tables were small must not
-        // read them whole when they are not. A server that does not know the setting needs none.
-        let plans = "SET enable_seqscan TO off; SET enable_mergejoin TO off";
-        match conn.client.batch_execute(plans).await {
-            Err(e) if e.as_db_error().is_none() => return Err(e),
-            _ => {}
+        // A server that does not know one of these needs none.
+        let settings = [
+            // Every statement has an index. Plans that were made while the tables were small must not
+            // read them whole when they are not.
+            "SET enable_seqscan TO off",
+            "SET enable_mergejoin TO off",
+            // Making a plan takes longer than most of these statements, and there is only one good one
+            // for each, whatever its parameters are. Who chose otherwise in the address is heard.
+            "SELECT set_config('plan_cache_mode', 'force_generic_plan', false)
+             WHERE current_setting('plan_cache_mode') = 'auto'",
+            // Compiling a plan takes far longer than any of these statements.
+            "SET jit TO off",
+            // A client that vanishes without a word must not hold its locks until the server's
+            // network notices. No transaction of ours waits for anything but the database.
+            "SET idle_in_transaction_session_timeout TO 30000",
+        ];
+        for setting in settings {
+            match conn.client.batch_execute(setting).await {
+                Err(e) if e.as_db_error().is_none() => return Err(e),
+                _ => {}
+            }
         }
         Ok(conn)
     }
 
-    async fn statement(&mut self, sql: &'static str) -> Result<Statement, tokio_postgres::Error> {
+    /// A statement that has been prepared already.
+    pub fn known(&self, sql: &'static str) -> Option<&Statement> {
+        self.statements.get(sql)
+    }
+
+    /// A statement, prepared once.
+    pub async fn statement(
+        &mut self,
+        sql: &'static str,
+    ) -> Result<Statement, tokio_postgres::Error> {
         if let Some(known) = self.statements.get(sql) {
             return Ok(known.clone());
         }

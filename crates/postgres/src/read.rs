@@ -12,8 +12,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::inner::Inner;
+use crate::locked::read_state;
 use crate::save::kind_number;
-use crate::tx::read_state;
 
 const EVENTS: &str = "SELECT e.sequence, e.bytes, e.hash
      FROM event e

@@ -21,8 +21,16 @@ use crate::error::Trouble;
 use crate::inner::{Inner, trying};
 use crate::save::db_us;
 
-const OLD: &str = "SELECT stream, name FROM run
-     WHERE status >= 3 AND changed_us < $1 ORDER BY changed_us LIMIT $2";
+const OLD: &str = "SELECT stream, name FROM (
+         (SELECT stream, name, changed_us FROM run
+          WHERE status = 3 AND changed_us < $1 ORDER BY changed_us LIMIT $2)
+         UNION ALL
+         (SELECT stream, name, changed_us FROM run
+          WHERE status = 4 AND changed_us < $1 ORDER BY changed_us LIMIT $2)
+         UNION ALL
+         (SELECT stream, name, changed_us FROM run
+          WHERE status = 5 AND changed_us < $1 ORDER BY changed_us LIMIT $2)
+     ) old ORDER BY changed_us LIMIT $2";
 /// In the order of the foreign names: what is left of a run is nothing.
 const REMOVE: [&str; 5] = [
     "DELETE FROM event WHERE stream = ANY($1)",

@@ -11,11 +11,26 @@ use dalsegno_store::payload::Piece;
 use dalsegno_store::{Hash, StreamId, StreamKind, StreamState};
 use tokio_postgres::types::ToSql;
 
-use crate::error::Trouble;
-use crate::pool::Conn;
-
-const SAVE: &str = include_str!("sql/save.sql");
-const SAVE_ALL: &str = include_str!("sql/save_all.sql");
+/// Which streams were written.
+macro_rules! some {
+    ($file:literal) => {
+        concat!(include_str!($file), "SELECT no FROM moved")
+    };
+}
+/// All of them, or the transaction is broken off.
+macro_rules! all {
+    ($file:literal) => {
+        concat!(
+            include_str!($file),
+            "SELECT 1 / (CASE WHEN count(*) = cardinality($1::bigint[]) THEN 1 ELSE 0 END) FROM moved"
+        )
+    };
+}
+const SAVE_ONE: &str = include_str!("sql/save_one.sql");
+const SAVE: &str = some!("sql/save.sql");
+const SAVE_MORE: &str = some!("sql/save_all.sql");
+const SAVE_WHOLLY: &str = all!("sql/save.sql");
+const SAVE_MORE_WHOLLY: &str = all!("sql/save_all.sql");
 
 /// What is not known to come: a time after all others.
 pub(crate) const NEVER_US: i64 = i64::MAX;
@@ -119,7 +134,7 @@ impl StreamSave {
     }
 }
 
-/// The arrays of the statement's longer form.
+/// What the statement's longer form takes beside it.
 #[derive(Default)]
 struct More<'a> {
     run: Vec<i64>,
@@ -197,77 +212,155 @@ impl<'a> More<'a> {
             ClaimChange::Gone => self.ended.push(save.no),
         }
     }
-}
 
-/// Writes streams; the numbers of those that were where they were thought to be.
-pub(crate) async fn save(
-    conn: &mut Conn,
-    saves: &[StreamSave],
-    pieces: &[Piece],
-    now_us: u64,
-) -> Result<HashSet<i64>, Trouble> {
-    let each = |of: fn(&StreamSave) -> u64| saves.iter().map(|s| of(s) as i64).collect::<Vec<_>>();
-    let no: Vec<i64> = saves.iter().map(|save| save.no).collect();
-    let expected = each(|save| save.before.head.sequence);
-    let token = each(|save| save.token);
-    let new_token = each(|save| save.after.last_token);
-    let sequence = each(|save| save.after.head.sequence);
-    let clock = each(|save| save.clock);
-    let state: Vec<Vec<u8>> = saves.iter().map(|s| encode_state(&s.after)).collect();
-    let events = || {
-        saves
-            .iter()
-            .flat_map(|save| save.events.iter().map(move |event| (save.no, event)))
-    };
-    let of: Vec<i64> = events().map(|(no, _)| no).collect();
-    let at: Vec<i64> = events().map(|(_, event)| event.sequence as i64).collect();
-    let bytes: Vec<&[u8]> = events().map(|(_, event)| &event.bytes[..]).collect();
-    let hash: Vec<&[u8]> = events().map(|(_, e)| &e.hash.as_bytes()[..]).collect();
-    let mut params: Vec<&(dyn ToSql + Sync)> = vec![
-        &no, &expected, &token, &new_token, &sequence, &clock, &state, &of, &at, &bytes, &hash,
-    ];
-    if pieces.is_empty() && saves.iter().all(StreamSave::is_plain) {
-        return Ok(numbers(&conn.query(SAVE, &params).await?));
+    fn params(&self) -> [&(dyn ToSql + Sync); 21] {
+        [
+            &self.run,
+            &self.name,
+            &self.status,
+            &self.agent,
+            &self.attention,
+            &self.changed_us,
+            &self.set,
+            &self.set_id,
+            &self.set_due,
+            &self.gone,
+            &self.gone_id,
+            &self.new,
+            &self.new_queue,
+            &self.new_priority,
+            &self.new_agent,
+            &self.new_ready,
+            &self.claim,
+            &self.claim_ready,
+            &self.claim_token,
+            &self.claim_holder,
+            &self.ended,
+        ]
     }
-    let mut more = More::default();
-    saves.iter().for_each(|save| more.take(save));
-    // A piece may be in several payloads; the statement takes each once.
-    let mut seen = HashSet::new();
-    let once = pieces.iter().filter(|piece| seen.insert(piece.hash));
-    let once: Vec<&Piece> = once.collect();
-    let piece_hash: Vec<&[u8]> = once.iter().map(|p| &p.hash.as_bytes()[..]).collect();
-    let piece_bytes: Vec<&[u8]> = once.iter().map(|p| &p.bytes[..]).collect();
-    let now_us = db_us(now_us);
-    let others: [&(dyn ToSql + Sync); 24] = [
-        &piece_hash,
-        &piece_bytes,
-        &now_us,
-        &more.run,
-        &more.name,
-        &more.status,
-        &more.agent,
-        &more.attention,
-        &more.changed_us,
-        &more.set,
-        &more.set_id,
-        &more.set_due,
-        &more.gone,
-        &more.gone_id,
-        &more.new,
-        &more.new_queue,
-        &more.new_priority,
-        &more.new_agent,
-        &more.new_ready,
-        &more.claim,
-        &more.claim_ready,
-        &more.claim_token,
-        &more.claim_holder,
-        &more.ended,
-    ];
-    params.extend(others);
-    Ok(numbers(&conn.query(SAVE_ALL, &params).await?))
 }
 
-fn numbers(rows: &[tokio_postgres::Row]) -> HashSet<i64> {
+/// The statements by which [`Writing::sql`] writes.
+pub(crate) const SAVES: [&str; 3] = [SAVE_ONE, SAVE, SAVE_MORE];
+
+/// The parameters of the statement that writes streams.
+pub(crate) struct Writing<'a> {
+    no: Vec<i64>,
+    expected: Vec<i64>,
+    token: Vec<i64>,
+    new_token: Vec<i64>,
+    sequence: Vec<i64>,
+    clock: Vec<i64>,
+    state: Vec<Vec<u8>>,
+    of: Vec<i64>,
+    at: Vec<i64>,
+    bytes: Vec<&'a [u8]>,
+    hash: Vec<&'a [u8]>,
+    piece_hash: Vec<&'a [u8]>,
+    piece_bytes: Vec<&'a [u8]>,
+    now_us: i64,
+    /// None if only events are added.
+    more: Option<More<'a>>,
+}
+
+impl<'a> Writing<'a> {
+    pub fn new(saves: &'a [StreamSave], pieces: &'a [Piece], now_us: u64) -> Writing<'a> {
+        let each = |of: fn(&StreamSave) -> u64| saves.iter().map(|s| of(s) as i64).collect();
+        let events = || {
+            let of_one = |save: &'a StreamSave| save.events.iter().map(|event| (save.no, event));
+            saves.iter().flat_map(of_one)
+        };
+        // A piece may be in several payloads; the statement takes each once.
+        let mut seen = HashSet::new();
+        let once = pieces.iter().filter(|piece| seen.insert(piece.hash));
+        let once: Vec<&Piece> = once.collect();
+        let is_plain = pieces.is_empty() && saves.iter().all(StreamSave::is_plain);
+        let more = (!is_plain).then(|| {
+            let mut more = More::default();
+            saves.iter().for_each(|save| more.take(save));
+            more
+        });
+        Writing {
+            no: saves.iter().map(|save| save.no).collect(),
+            expected: each(|save| save.before.head.sequence),
+            token: each(|save| save.token),
+            new_token: each(|save| save.after.last_token),
+            sequence: each(|save| save.after.head.sequence),
+            clock: each(|save| save.clock),
+            state: saves.iter().map(|s| encode_state(&s.after)).collect(),
+            of: events().map(|(no, _)| no).collect(),
+            at: events().map(|(_, event)| event.sequence as i64).collect(),
+            bytes: events().map(|(_, event)| &event.bytes[..]).collect(),
+            hash: events().map(|(_, e)| &e.hash.as_bytes()[..]).collect(),
+            piece_hash: once.iter().map(|p| &p.hash.as_bytes()[..]).collect(),
+            piece_bytes: once.iter().map(|p| &p.bytes[..]).collect(),
+            now_us: db_us(now_us),
+            more,
+        }
+    }
+
+    /// The statement that answers which streams were where they were thought to be.
+    pub fn sql(&self) -> &'static str {
+        match (&self.more, self.no.len()) {
+            (None, 1) => SAVE_ONE,
+            (None, _) => SAVE,
+            (Some(_), _) => SAVE_MORE,
+        }
+    }
+
+    /// What it takes.
+    pub fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let (None, [no]) = (&self.more, &self.no[..]) else {
+            return self.params_of_all();
+        };
+        vec![
+            no,
+            &self.expected[0],
+            &self.token[0],
+            &self.new_token[0],
+            &self.sequence[0],
+            &self.clock[0],
+            &self.state[0],
+            &self.at,
+            &self.bytes,
+            &self.hash,
+        ]
+    }
+
+    /// The statement that fails if one was not.
+    pub fn sql_of_all(&self) -> &'static str {
+        match self.more {
+            None => SAVE_WHOLLY,
+            Some(_) => SAVE_MORE_WHOLLY,
+        }
+    }
+
+    /// What it takes.
+    pub fn params_of_all(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![
+            &self.no,
+            &self.expected,
+            &self.token,
+            &self.new_token,
+            &self.sequence,
+            &self.clock,
+            &self.state,
+            &self.of,
+            &self.at,
+            &self.bytes,
+            &self.hash,
+        ];
+        if let Some(more) = &self.more {
+            let pieces: [&(dyn ToSql + Sync); 3] =
+                [&self.piece_hash, &self.piece_bytes, &self.now_us];
+            params.extend(pieces);
+            params.extend(more.params());
+        }
+        params
+    }
+}
+
+/// The streams that a statement has written.
+pub(crate) fn numbers(rows: &[tokio_postgres::Row]) -> HashSet<i64> {
     rows.iter().map(|row| row.get(0)).collect()
 }

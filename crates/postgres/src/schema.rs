@@ -48,7 +48,8 @@ fn told(trouble: Trouble) -> StoreError {
 
 async fn setting(conn: &mut Conn, sql: &'static str) -> Result<String, Trouble> {
     let rows = conn.query(sql, &[]).await?;
-    let value = rows.first().map(|row| row.get::<_, String>(0));
+    // A relative of PostgreSQL may not know it.
+    let value = rows.first().and_then(|row| row.get::<_, Option<String>>(0));
     Ok(value.unwrap_or_default())
 }
 
@@ -57,10 +58,10 @@ async fn check_server(conn: &mut Conn) -> Result<(), Trouble> {
     check_version(&version)?;
     for (sql, name) in [
         (
-            "SELECT current_setting('synchronous_commit')",
+            "SELECT current_setting('synchronous_commit', true)",
             "synchronous_commit",
         ),
-        ("SELECT current_setting('fsync')", "fsync"),
+        ("SELECT current_setting('fsync', true)", "fsync"),
     ] {
         if setting(conn, sql).await? == "off" {
             return Err(Trouble::Store(StoreError::Backend(format!(

@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 use crate::append::Queued;
 use crate::error::Trouble;
 use crate::inner::Inner;
+use crate::memory::Memory;
 use crate::options::{Address, PostgresOptions};
 use crate::pool::Pool;
 use crate::{flush, schema, wake};
@@ -88,6 +89,7 @@ impl Inner {
         let given_up = tokio::time::timeout(CLOSING, self.give_up_leases()).await;
         self.memory().closed = true;
         self.moved.notify_waiters();
+        self.changed.notify_waiters();
         self.work.notify_one();
         self.news.notify_one();
         self.pool.close();
@@ -144,8 +146,10 @@ impl PostgresStore {
         let pool = Pool::new(address.clone(), options.connections);
         let inner = Arc::new(Inner::new(pool, options.clone()));
         runtime.spawn(flush::flush(Arc::clone(&inner)));
-        runtime.spawn(wake::notify(Arc::clone(&inner)));
-        runtime.spawn(wake::listen(Arc::clone(&inner)));
+        if options.notifications {
+            runtime.spawn(wake::notify(Arc::clone(&inner)));
+            runtime.spawn(wake::listen(Arc::clone(&inner)));
+        }
         runtime.spawn(wake::poll(Arc::clone(&inner)));
         let runtime = Some(runtime);
         let open = Arc::new(Open { inner, runtime });
@@ -349,12 +353,12 @@ impl Store for PostgresStore {
     fn changed(&self, after: Position) -> Answer<'_, Position> {
         Box::pin(async move {
             let _waiting = Waiting::new(self.inner());
-            self.inner()
-                .wait_until(|memory| match memory.closed {
-                    true => Err(StoreError::Closed),
-                    false => Ok((memory.position > after).then_some(memory.position)),
-                })
-                .await
+            let inner = self.inner();
+            let further = |memory: &mut Memory| match memory.closed {
+                true => Err(StoreError::Closed),
+                false => Ok((memory.position > after).then_some(memory.position)),
+            };
+            inner.wait_at(&inner.changed, further).await
         })
     }
 }

@@ -12,57 +12,36 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use dalsegno_store::engine::{self, Judge, Payloads, decode_state};
+use dalsegno_store::engine::{self, Judge, Payloads};
 use dalsegno_store::payload::Piece;
-use dalsegno_store::{
-    Append, Event, Lease, StoreError, StreamId, StreamKind, StreamState, Version,
-};
+use dalsegno_store::{Append, LetterRef, StoreError, StreamId, Version};
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use crate::error::Trouble;
 use crate::inner::Inner;
+use crate::locked::{Locked, holder_of};
 use crate::pool::Lent;
-use crate::save::{ClaimChange, EventRow, StreamSave, kind_number, save, us_of};
+use crate::save::{ClaimChange, EventRow, StreamSave, Writing, kind_number};
 
-const LOCK: &str = include_str!("sql/lock.sql");
+pub(crate) const LOCK: &str = include_str!("sql/lock.sql");
 const HOLDERS: &str = include_str!("sql/holders.sql");
-const NEW_STREAM: &str = "INSERT INTO stream (kind, name, sequence, clock, token, state)
+pub(crate) const NEW_STREAM: &str = "INSERT INTO stream (kind, name, sequence, clock, token, state)
      VALUES ($1, $2, 0, 0, 0, '') ON CONFLICT (kind, name) DO NOTHING RETURNING no";
-const NEW_LETTER: &str = "INSERT INTO letter (sender, number, kind, name, form, bytes)
-     VALUES ($1, $2, $3, $4, $5, $6)";
-const TAKE_LETTER: &str = "DELETE FROM letter WHERE sender = $1 AND number = $2";
+const NEW_LETTERS: &str = "INSERT INTO letter (sender, number, kind, name, form, bytes)
+     SELECT $1, l.number, l.kind, l.name, $2, l.bytes
+     FROM unnest($3::bigint[], $4::smallint[], $5::text[], $6::bytea[])
+         AS l (number, kind, name, bytes)";
+const TAKE_LETTERS: &str = "DELETE FROM letter l
+     USING unnest($1::text[], $2::bigint[]) AS w (sender, number)
+     WHERE l.sender = w.sender AND l.number = w.number";
 const SET_ASIDE: &str = "UPDATE letter SET bad = $3 WHERE sender = $1 AND number = $2";
-const EVENT_HASH: &str = "SELECT hash FROM event WHERE stream = $1 AND sequence = $2";
 
 /// The form of a letter's bytes that are an event's, of one who does not hold the run.
 pub(crate) const EVENT_FORM: i16 = 2;
 /// The form of a letter's bytes that are a letter's.
 pub(crate) const LETTER_FORM: i16 = 1;
-
-/// A stream as a transaction has it.
-#[derive(Debug)]
-pub(crate) struct Locked {
-    no: Option<i64>,
-    token: u64,
-    /// As it is in the database.
-    before: StreamState,
-    /// With what this transaction adds.
-    pub draft: StreamState,
-    /// Nothing that was found is there, or it has ended: judged when something is to be added.
-    exists: bool,
-    clock: u64,
-    queued: Vec<EventRow>,
-    added: Vec<EventRow>,
-    pub claim: ClaimChange,
-    /// The lease that is live, and the handle that has it.
-    pub holder: Option<(Lease, String)>,
-    /// This handle holds it, whether the time is over or not.
-    is_ours: bool,
-    /// As of [`crate::memory::Held`].
-    pub news: bool,
-    has_claim: bool,
-}
 
 /// A letter that a transaction writes.
 #[derive(Debug)]
@@ -91,25 +70,36 @@ impl<'a> Tx<'a> {
     /// Locks streams. Those that this handle holds must be busy for the caller.
     pub async fn begin(
         inner: &'a Inner,
-        lent: Lent,
-        streams: &[StreamId],
-    ) -> Result<Tx<'a>, Trouble> {
-        lent.conn.say("BEGIN").await?;
-        Tx::inside(inner, lent, streams).await
-    }
-
-    /// The same in a transaction that has begun.
-    pub async fn inside(
-        inner: &'a Inner,
         mut lent: Lent,
         streams: &[StreamId],
     ) -> Result<Tx<'a>, Trouble> {
         let kinds: Vec<i16> = streams.iter().map(|s| kind_number(s.kind())).collect();
         let names: Vec<&str> = streams.iter().map(StreamId::name).collect();
         let clock = inner.options.lease_now_us();
-        let rows = lent.conn.query(LOCK, &[&kinds, &names]).await?;
-        let holders: [&(dyn ToSql + Sync); 3] = [&kinds, &names, &clock];
-        let holders = lent.conn.query(HOLDERS, &holders).await?;
+        let lock = lent.conn.statement(LOCK).await?;
+        let holders = lent.conn.statement(HOLDERS).await?;
+        let client = &lent.conn.client;
+        let lock_params: [&(dyn ToSql + Sync); 2] = [&kinds, &names];
+        let holders_params: [&(dyn ToSql + Sync); 3] = [&kinds, &names, &clock];
+        // All are sent before the first is answered.
+        let (begun, rows, holders) = tokio::join!(
+            biased;
+            client.batch_execute("BEGIN"),
+            client.query(&lock, &lock_params),
+            client.query(&holders, &holders_params),
+        );
+        begun?;
+        Ok(Tx::of_rows(inner, lent, streams, &rows?, &holders?)?)
+    }
+
+    /// The same in a transaction that has locked them already.
+    pub fn of_rows(
+        inner: &'a Inner,
+        lent: Lent,
+        streams: &[StreamId],
+        rows: &[Row],
+        holders: &[Row],
+    ) -> Result<Tx<'a>, StoreError> {
         let now_us = holders.first().map_or(0, |row| row.get::<_, i64>(0));
         let event_now_us = inner.options.now_us();
         let mut tx = Tx {
@@ -123,11 +113,16 @@ impl<'a> Tx<'a> {
             taken: Vec::new(),
             aside: Vec::new(),
         };
-        tx.read(streams, &rows, &holders)?;
+        tx.read(streams, rows, holders)?;
         Ok(tx)
     }
 
-    fn read(&mut self, streams: &[StreamId], rows: &[Row], holders: &[Row]) -> Result<(), Trouble> {
+    fn read(
+        &mut self,
+        streams: &[StreamId],
+        rows: &[Row],
+        holders: &[Row],
+    ) -> Result<(), StoreError> {
         let by_name: HashMap<(i16, &str), &Row> = rows
             .iter()
             .map(|row| ((row.get(0), row.get(1)), row))
@@ -228,6 +223,22 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
+    /// Whether only a person can move a run on: then it is not to be claimed, also if the worker that
+    /// found that out is gone and has not given it back.
+    pub fn rests(&mut self, run: &StreamId) -> bool {
+        let locked = self.streams.get_mut(run);
+        let Some(locked) = locked.filter(|l| l.draft.attention.is_some() && l.holder.is_none())
+        else {
+            return false;
+        };
+        locked.claim = ClaimChange::Set {
+            ready_us: crate::save::NEVER_US,
+            token: None,
+            holder: None,
+        };
+        true
+    }
+
     /// The rows of a statement inside the transaction.
     pub async fn query(
         &mut self,
@@ -308,30 +319,31 @@ impl<'a> Tx<'a> {
             .iter_mut()
             .filter_map(|(stream, locked)| locked.save(stream))
             .collect();
-        if !saves.is_empty() {
-            let conn = &mut self.lent.conn;
-            let moved = save(conn, &saves, &self.pieces, self.judge.now_us).await?;
-            if moved.len() != saves.len() {
+        self.set_letters_aside().await?;
+        if let Err(trouble) = self.write_and_commit(&saves).await? {
+            let Trouble::Gone(why) = trouble else {
+                return Err(trouble);
+            };
+            // Not given back: the server may still be at it.
+            drop(self.lent);
+            let inner = self.inner;
+            let saved = saves.iter().find(|save| save.last().is_some());
+            let is_there = match (saved, self.said.first()) {
+                (Some(save), _) => inner.was_committed(save, &why).await?,
+                (None, Some(said)) => {
+                    let letter = LetterRef {
+                        sender: inner.handle.clone(),
+                        number: said.number,
+                    };
+                    inner
+                        .was_sent(&letter, &said.to, self.judge.now_us, &why)
+                        .await?
+                }
+                // It is done again, and finds nothing to do if it was done.
+                (None, None) => false,
+            };
+            if !is_there {
                 return Err(Trouble::Again);
-            }
-        }
-        self.write_letters().await?;
-        if let Err(trouble) = self.lent.conn.say("COMMIT").await {
-            let last: Vec<_> = saves.iter().filter_map(StreamSave::last).collect();
-            match (trouble, last.first()) {
-                (Trouble::Gone(why), Some(last)) => {
-                    drop(self.lent);
-                    if !self.inner.was_committed(*last, &why).await? {
-                        return Err(Trouble::Again);
-                    }
-                }
-                (Trouble::Gone(why), None) => {
-                    return Err(Trouble::Store(StoreError::Backend(format!(
-                        "the connection to PostgreSQL was lost ({why}), and it is not known \
-                         whether the letter was sent: see what became of its run"
-                    ))));
-                }
-                (other, _) => return Err(other),
             }
         } else {
             self.inner.pool.give_back(self.lent);
@@ -347,24 +359,82 @@ impl<'a> Tx<'a> {
         })
     }
 
-    async fn write_letters(&mut self) -> Result<(), Trouble> {
+    /// Writes and commits in one round trip. The outer error is about what was written, and then
+    /// nothing is committed; the inner one about the commit.
+    async fn write_and_commit(
+        &mut self,
+        saves: &[StreamSave],
+    ) -> Result<Result<(), Trouble>, Trouble> {
+        let writing = Writing::new(saves, &self.pieces, self.judge.now_us);
         let conn = &mut self.lent.conn;
-        for said in &self.said {
-            let number = said.number as i64;
-            let kind = kind_number(said.to.kind());
-            let name = said.to.name();
-            let sender = &self.inner.handle;
-            let params: [&(dyn ToSql + Sync); 6] =
-                [sender, &number, &kind, &name, &EVENT_FORM, &said.bytes];
-            conn.execute(NEW_LETTER, &params).await?;
+        let save = match saves.is_empty() {
+            true => None,
+            false => Some(conn.statement(writing.sql_of_all()).await?),
+        };
+        let say = match self.said.is_empty() {
+            true => None,
+            false => Some(conn.statement(NEW_LETTERS).await?),
+        };
+        let take = match self.taken.is_empty() {
+            true => None,
+            false => Some(conn.statement(TAKE_LETTERS).await?),
+        };
+        let said = &self.said;
+        let numbers: Vec<i64> = said.iter().map(|said| said.number as i64).collect();
+        let kinds: Vec<i16> = said
+            .iter()
+            .map(|said| kind_number(said.to.kind()))
+            .collect();
+        let names: Vec<&str> = said.iter().map(|said| said.to.name()).collect();
+        let bytes: Vec<&[u8]> = said.iter().map(|said| &said.bytes[..]).collect();
+        let handle = &self.inner.handle;
+        let say_params: [&(dyn ToSql + Sync); 6] =
+            [handle, &EVENT_FORM, &numbers, &kinds, &names, &bytes];
+        let senders: Vec<&str> = self.taken.iter().map(|(sender, _)| &sender[..]).collect();
+        let taken: Vec<i64> = self.taken.iter().map(|(_, number)| *number).collect();
+        let take_params: [&(dyn ToSql + Sync); 2] = [&senders, &taken];
+        let client = &conn.client;
+        let save_params = writing.params_of_all();
+        let execute = |statement, params| async move {
+            match statement {
+                Some(statement) => client.execute(&statement, params).await.map(drop),
+                None => Ok(()),
+            }
+        };
+        // All are sent before the first is answered. After an error, the server undoes at COMMIT.
+        let (saved, said, taken, committed) = tokio::join!(
+            biased;
+            execute(save, &save_params[..]),
+            execute(say, &say_params[..]),
+            execute(take, &take_params[..]),
+            client.batch_execute("COMMIT"),
+        );
+        let written = [saved, said, taken].into_iter().collect();
+        match (written, committed) {
+            // That the connection was lost says nothing about the commit.
+            (Err(e), Err(_)) => match overtaken(e) {
+                Trouble::Gone(why) => Ok(Err(Trouble::Gone(why))),
+                other => Err(other),
+            },
+            (Err(e), Ok(())) => Err(overtaken(e)),
+            (Ok(()), committed) => Ok(committed.map_err(Trouble::from)),
         }
-        for (sender, number) in &self.taken {
-            conn.execute(TAKE_LETTER, &[sender, number]).await?;
-        }
+    }
+
+    async fn set_letters_aside(&mut self) -> Result<(), Trouble> {
         for (sender, number, why) in &self.aside {
+            let conn = &mut self.lent.conn;
             conn.execute(SET_ASIDE, &[sender, number, why]).await?;
         }
         Ok(())
+    }
+}
+
+/// A stream that was not where it was thought to be: the statement divides by zero then.
+fn overtaken(error: tokio_postgres::Error) -> Trouble {
+    match error.code() {
+        Some(code) if *code == SqlState::DIVISION_BY_ZERO => Trouble::Again,
+        _ => Trouble::from(error),
     }
 }
 
@@ -373,198 +443,4 @@ impl<'a> Tx<'a> {
 pub(crate) struct Committed {
     pub saves: Vec<StreamSave>,
     pub clock: u64,
-}
-
-impl Locked {
-    fn new(now_us: u64) -> Locked {
-        let nothing = Append::to(StreamId::store(), Vec::new());
-        // A stream that is not there takes everything.
-        let state = engine::draft(&nothing, None, now_us);
-        let state = state.unwrap_or_else(|_| unreachable!("nothing was found that could refuse"));
-        Locked {
-            no: None,
-            token: 0,
-            before: state.clone(),
-            draft: state,
-            exists: false,
-            clock: 0,
-            queued: Vec::new(),
-            added: Vec::new(),
-            claim: ClaimChange::Keep,
-            holder: None,
-            is_ours: false,
-            news: false,
-            has_claim: false,
-        }
-    }
-
-    fn read(stream: &StreamId, row: &Row) -> Result<Locked, Trouble> {
-        let state = read_state(stream, row.get(6))?;
-        Ok(Locked {
-            no: Some(row.get(2)),
-            token: row.get::<_, i64>(5) as u64,
-            before: state.clone(),
-            draft: state,
-            exists: true,
-            clock: row.get::<_, i64>(4) as u64,
-            queued: Vec::new(),
-            added: Vec::new(),
-            claim: ClaimChange::Keep,
-            holder: None,
-            is_ours: false,
-            news: false,
-            has_claim: false,
-        })
-    }
-
-    /// Whether there is such a stream.
-    pub fn exists(&self) -> bool {
-        self.exists
-    }
-
-    /// The lease of another handle that is live, unless the caller has its token.
-    fn held_by_another(&self, inner: &Inner, token: Option<u64>) -> Option<Lease> {
-        let (lease, handle) = self.holder.as_ref()?;
-        (*handle != inner.handle && token != Some(lease.token)).then(|| lease.clone())
-    }
-
-    /// Events come that may let the run go on.
-    fn arrives<'e>(
-        &mut self,
-        stream: &StreamId,
-        mut events: impl Iterator<Item = &'e Event>,
-        now_us: i64,
-    ) {
-        if stream.kind() != StreamKind::Run {
-            return;
-        }
-        let Some(first) = events.next() else {
-            return;
-        };
-        if self.no.is_none() && self.claim == ClaimChange::Keep {
-            let (queue, priority) = engine::queue_of(&first.fields);
-            self.claim = ClaimChange::New {
-                queue: crate::save::db_text(queue),
-                priority: i32::try_from(priority).unwrap_or(i32::MAX),
-                ready_us: now_us,
-            };
-        } else if self.holder.is_none() && self.has_claim && self.claim == ClaimChange::Keep {
-            self.claim = ClaimChange::Set {
-                ready_us: now_us,
-                token: None,
-                holder: None,
-            };
-        }
-    }
-
-    /// What is to be written of it, if anything is.
-    fn save(&mut self, stream: &StreamId) -> Option<StreamSave> {
-        if self.added.is_empty() && self.claim == ClaimChange::Keep {
-            return None;
-        }
-        let no = self.no?;
-        let mut claim = std::mem::replace(&mut self.claim, ClaimChange::Keep);
-        if self.draft.has_ended() {
-            claim = match claim {
-                ClaimChange::New { .. } => ClaimChange::Keep,
-                _ => ClaimChange::Gone,
-            };
-        } else if self.draft.attention.is_some() {
-            // Only a person can move it on; whoever holds it goes on holding it.
-            match &mut claim {
-                ClaimChange::New { ready_us, .. }
-                | ClaimChange::Set {
-                    ready_us,
-                    token: None,
-                    ..
-                } => *ready_us = crate::save::NEVER_US,
-                _ => {}
-            }
-        }
-        let mut events = std::mem::take(&mut self.queued);
-        events.append(&mut self.added);
-        Some(StreamSave {
-            no,
-            stream: stream.clone(),
-            before: self.before.clone(),
-            token: self.token,
-            after: self.draft.clone(),
-            clock: self.clock,
-            events,
-            claim,
-            news: self.news,
-        })
-    }
-}
-
-impl From<engine::Placed> for EventRow {
-    fn from(placed: engine::Placed) -> EventRow {
-        EventRow {
-            sequence: placed.event.sequence,
-            bytes: placed.bytes,
-            hash: placed.hash,
-        }
-    }
-}
-
-/// The state in a row.
-pub(crate) fn read_state(stream: &StreamId, bytes: &[u8]) -> Result<StreamState, StoreError> {
-    decode_state(bytes)
-        .map_err(|e| engine::damaged(format!("the row of {stream}"), "a state", e.to_string()))
-}
-
-fn holder_of(row: &Row, state: &StreamState, now_us: i64) -> Option<(Lease, String)> {
-    let token = row.get::<_, Option<i64>>(2)? as u64;
-    let handle: Option<String> = row.get(3);
-    let ready_us: i64 = row.get(4);
-    let lease = live_lease(state, Some(token), ready_us, now_us)?;
-    Some((lease, handle.unwrap_or_default()))
-}
-
-/// The lease of a run, if it is held now.
-pub(crate) fn live_lease(
-    state: &StreamState,
-    token: Option<u64>,
-    ready_us: i64,
-    now_us: i64,
-) -> Option<Lease> {
-    let lease = state.lease.as_ref()?;
-    (token == Some(lease.token) && ready_us > now_us).then(|| Lease {
-        until_us: us_of(ready_us),
-        ..lease.clone()
-    })
-}
-
-impl Inner {
-    /// Whether the event of a commit whose answer was lost is there.
-    pub async fn was_committed(
-        &self,
-        (no, sequence, hash): (i64, i64, dalsegno_store::Hash),
-        why: &str,
-    ) -> Result<bool, Trouble> {
-        let mut backoff = self.backoff();
-        loop {
-            let looked = async {
-                let mut lent = self.pool.lend().await?;
-                let rows = lent.conn.query(EVENT_HASH, &[&no, &sequence]).await?;
-                self.pool.give_back(lent);
-                Ok::<_, Trouble>(rows)
-            };
-            match looked.await {
-                Ok(rows) => {
-                    let found = rows.first().map(|row| row.get::<_, Vec<u8>>(0));
-                    return Ok(found.is_some_and(|found| found == hash.as_bytes()));
-                }
-                Err(Trouble::Store(e)) => return Err(e.into()),
-                Err(_) if backoff.wait().await => {}
-                Err(_) => {
-                    return Err(Trouble::Store(StoreError::Backend(format!(
-                        "the connection to PostgreSQL was lost while it committed ({why}): it is \
-                         not known whether the events are recorded; read the stream when the \
-                         database is back"
-                    ))));
-                }
-            }
-        }
-    }
 }

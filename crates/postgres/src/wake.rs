@@ -11,13 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio_postgres::{AsyncMessage, NoTls};
+use tokio_postgres::AsyncMessage;
 
+use crate::error::Trouble;
 use crate::inner::{Inner, jittered};
 use crate::pool::Conn;
 
 /// At least so long passes between two notifications.
 const BETWEEN: Duration = Duration::from_millis(5);
+/// After so long a server that cannot do something is asked again.
+const CANNOT: Duration = Duration::from_secs(60);
 const SNAPSHOT: &str = "SELECT pg_current_snapshot()::text";
 
 fn channel(inner: &Inner) -> String {
@@ -48,17 +51,22 @@ pub(crate) async fn notify(inner: Arc<Inner>) {
 pub(crate) async fn listen(inner: Arc<Inner>) {
     let mut backoff = inner.backoff();
     while !inner.memory().closed {
-        if listen_once(&inner).await.is_ok() {
-            backoff = inner.backoff();
-            // Something may have been missed.
-            inner.others_changed();
+        match listen_once(&inner).await {
+            Ok(()) => {
+                backoff = inner.backoff();
+                // Something may have been missed.
+                inner.others_changed();
+            }
+            // A relative of PostgreSQL that cannot do it will not learn it soon.
+            Err(Trouble::Store(_)) => tokio::time::sleep(jittered(CANNOT)).await,
+            Err(_) => {}
         }
         backoff.wait_for_ever().await;
     }
 }
 
-async fn listen_once(inner: &Arc<Inner>) -> Result<(), tokio_postgres::Error> {
-    let (client, mut connection) = inner.pool.address.config.connect(NoTls).await?;
+async fn listen_once(inner: &Arc<Inner>) -> Result<(), Trouble> {
+    let (client, mut connection) = inner.pool.address.connect().await?;
     let sql = format!("LISTEN {}", channel(inner));
     let said = Arc::clone(inner);
     let driver = tokio::spawn(async move {

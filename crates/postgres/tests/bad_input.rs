@@ -37,7 +37,9 @@ fn wrong_addresses() {
             &["address", "postgres://user:password@host:port/database"],
         );
     }
-    refused("postgres://localhost/db?sslmode=require", &["encrypted"]);
+    refused("postgres://localhost/db?sslmode=perhaps", &["verify-full"]);
+    let no_file = "postgres://localhost/db?sslmode=verify-full&sslrootcert=/no/such/file";
+    refused(no_file, &["/no/such/file", "sslrootcert"]);
 }
 
 #[test]

@@ -5,7 +5,6 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use common::*;
 use dalsegno_contract::world::{block_on, event, noted};
@@ -81,21 +80,13 @@ fn a_claimed_run_is_held_and_comes_back_when_its_worker_is_gone() {
     let url = server.url();
     let (first, second) = (open(&url), open(&url));
     let order = create(&first, "order");
-    let short = Claim {
-        for_us: 200_000,
-        ..claim(1)
-    };
-    let (run, lease) = claimed(&first, &short).remove(0);
+    let (run, lease) = claimed(&first, &claim(1)).remove(0);
     assert_eq!((&run, lease.token, &*lease.owner), (&order, 1, "worker"));
     append_under(&first, &order, 1, event(Kind::RunStarted)).unwrap();
     assert!(claimed(&second, &claim(1)).is_empty());
-    // Without a heartbeat it is taken over, under a new token.
-    let taken = loop {
-        if let Some(taken) = claimed(&second, &claim(1)).pop() {
-            break taken;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    // Without a heartbeat its time ends, and it is taken over under a new token.
+    server.sql(&url, "UPDATE claimable SET ready_us = 1");
+    let taken = claimed(&second, &claim(1)).remove(0);
     assert_eq!((taken.0, taken.1.token), (order.clone(), 2));
     append_under(&second, &order, 2, noted(1)).unwrap();
     append_under(&first, &order, 1, noted(2)).unwrap_err();
@@ -164,6 +155,32 @@ fn what_came_just_before_a_run_was_given_back_is_not_overlooked() {
     assert_eq!(block_on(store.take_letters()).unwrap().taken.len(), 1);
     block_on(store.release_lease(&order, lease.token)).unwrap();
     assert_eq!(names(&other, &claim(1)), ["order"]);
+}
+
+/// Its worker found that only a person can move it on, and died before it gave the run back.
+#[test]
+fn a_run_that_needs_a_person_is_not_claimed_when_its_worker_dies() {
+    let server = Server::shared();
+    let url = server.url();
+    let (store, other) = (open(&url), open(&url));
+    let order = create(&store, "order");
+    let (_, lease) = claimed(&store, &claim(1)).remove(0);
+    append_under(&store, &order, lease.token, event(Kind::AttentionRaised)).unwrap();
+    server.sql(&url, "UPDATE claimable SET ready_us = 1");
+    assert!(claimed(&other, &claim(1)).is_empty());
+    let events = all(&other, &order).len();
+    assert_eq!(events, 3, "nobody has taken it");
+    let ready = "SELECT count(*) FROM claimable WHERE ready_us = 1 OR token IS NOT NULL";
+    assert_eq!(
+        server.number(&url, ready),
+        0,
+        "nor will it be looked at again"
+    );
+    let cleared = Append::to(order.clone(), vec![event(Kind::AttentionCleared)]);
+    block_on(other.append(vec![cleared])).unwrap();
+    assert_eq!(names(&other, &claim(1)), ["order"]);
+    // Who is still there after all has lost it.
+    append_under(&store, &order, lease.token, noted(1)).unwrap_err();
 }
 
 /// A run that waits for nothing is claimed again if its process says so.

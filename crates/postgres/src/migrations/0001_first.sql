@@ -31,16 +31,23 @@ CREATE TABLE piece (
 -- A run as lists show it. Changed only when one of these changes.
 CREATE TABLE run (
     stream     bigint PRIMARY KEY,
-    name       text COLLATE "C" NOT NULL UNIQUE,
+    name       text COLLATE "C" NOT NULL,
     status     smallint NOT NULL,
     agent      text COLLATE "C" NOT NULL,
     attention  boolean NOT NULL,
     changed_us bigint NOT NULL               -- when one of them last changed
 );
-CREATE INDEX run_newest ON run (changed_us DESC, name);
+-- There are six statuses: a list of runs is merged from the lists of each, so that every list, by name
+-- or the newest first, of some statuses, of an agent, or of both, is read in its order. For each there
+-- is one index that fits, and no other: a planner that has the choice would at times rather look for
+-- an agent's runs among all. So the status is another expression in the lists of an agent, and the
+-- name is unique in `stream` only.
 CREATE INDEX run_status ON run (status, name);
-CREATE INDEX run_agent ON run (agent, name);
+CREATE INDEX run_status_newest ON run (status, changed_us DESC, name);
+CREATE INDEX run_agent ON run (agent, (status + 0), name);
+CREATE INDEX run_agent_newest ON run (agent, (status + 0), changed_us DESC, name);
 CREATE INDEX run_attention ON run (name) WHERE attention;
+CREATE INDEX run_attention_newest ON run (changed_us DESC, name) WHERE attention;
 
 CREATE TABLE timer (
     stream bigint NOT NULL,
@@ -60,7 +67,7 @@ CREATE TABLE claimable (
     token    bigint,                         -- of who holds it until ready_us; null if nobody does
     holder   text COLLATE "C"                -- the handle that took it
 );
-CREATE INDEX claimable_next ON claimable (queue, priority DESC, ready_us);
+CREATE INDEX claimable_next ON claimable (queue, agent, priority DESC, ready_us);
 
 -- What others say to a stream. Gone with the transaction that makes it an event.
 CREATE TABLE letter (
@@ -73,7 +80,4 @@ CREATE TABLE letter (
     bad    text,                             -- why it cannot be read
     PRIMARY KEY (sender, number)
 );
-CREATE INDEX letter_to ON letter (kind, name);
-
--- Retention looks for runs that ended long ago.
-CREATE INDEX run_ended ON run (changed_us) WHERE status >= 3;
+CREATE INDEX letter_waiting ON letter (sender, number) WHERE bad IS NULL;

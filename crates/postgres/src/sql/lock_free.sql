@@ -1,2 +1,3 @@
--- Of these streams, those that nobody writes at the moment.
-SELECT no, name FROM stream WHERE no = ANY($1) ORDER BY kind, name FOR UPDATE SKIP LOCKED
+-- Of these streams, those that nobody writes at the moment, locked.
+SELECT kind, name, no, sequence, clock, token, state
+FROM stream WHERE no = ANY($1) ORDER BY kind, name FOR UPDATE SKIP LOCKED

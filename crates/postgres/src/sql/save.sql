@@ -1,5 +1,5 @@
--- Events of many streams in one statement: each stream's all or none of them. Which streams were
--- where they were thought to be is the answer.
+-- Events of many streams in one statement: each stream's all or none of them. The answer is added by
+-- `save.rs`: which streams were where they were thought to be, or an error if one was not.
 WITH moved AS (
     UPDATE stream s
     SET sequence = n.sequence, clock = n.clock, token = n.new_token, state = n.state
@@ -13,4 +13,3 @@ WITH moved AS (
     FROM unnest($8::bigint[], $9::bigint[], $10::bytea[], $11::bytea[]) AS e (stream, sequence, bytes, hash)
     JOIN moved m ON m.no = e.stream
 )
-SELECT no FROM moved

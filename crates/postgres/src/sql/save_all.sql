@@ -53,4 +53,3 @@ WITH moved AS (
     USING unnest($35::bigint[]) AS g (stream), moved m
     WHERE c.stream = ANY($35::bigint[]) AND c.stream = g.stream AND m.no = g.stream
 )
-SELECT no FROM moved
