@@ -205,7 +205,9 @@ impl Inner {
             let mut memory = self.memory();
             match outcome {
                 Outcome::Written => memory.sent(save, &positions),
-                Outcome::Lost(current) => memory.lose(&save.stream, &positions, current),
+                Outcome::Lost(current) => {
+                    memory.lose(&save.stream, save.token, &positions, current);
+                }
             }
             drop(memory);
             batch.saves.pop();

@@ -148,11 +148,7 @@ impl Inner {
             StoreError::Fenced { current, .. } => *current,
             _ => token,
         };
-        let mut memory = self.memory();
-        if memory.held.get(run).is_some_and(|held| held.token == token) {
-            memory.lose(run, &[], current);
-        }
-        drop(memory);
+        self.memory().lose(run, token, &[], current);
         self.moved.notify_waiters();
     }
 

@@ -177,7 +177,7 @@ impl Memory {
         let Some(held) = self.held.get_mut(&save.stream) else {
             return;
         };
-        if held.no != save.no {
+        if held.token != save.token {
             return;
         }
         held.sending = false;
@@ -187,23 +187,30 @@ impl Memory {
         }
     }
 
-    /// The database refused a stream: nothing is taken under its lease any more.
-    pub fn lose(&mut self, stream: &StreamId, positions: &[Position], current: u64) {
-        let Some(held) = self.held.remove(stream) else {
-            return;
-        };
-        self.queued_bytes = self.queued_bytes.saturating_sub(held.queue.bytes);
-        self.unsent.remove(stream);
+    /// The database refused a stream: nothing is taken under its lease any more. That may be known
+    /// already, and the run be held again under a newer one.
+    pub fn lose(&mut self, stream: &StreamId, token: u64, sent: &[Position], current: u64) {
         let fence = Fence {
             stream: stream.clone(),
-            token: held.token,
+            token,
             current,
         };
-        for position in positions.iter().chain(&held.queue.positions) {
-            self.pending.remove(position);
-            self.failed.insert(*position, fence.clone());
+        let mut positions = sent.to_vec();
+        if self
+            .held
+            .get(stream)
+            .is_some_and(|held| held.token == token)
+            && let Some(held) = self.held.remove(stream)
+        {
+            self.queued_bytes = self.queued_bytes.saturating_sub(held.queue.bytes);
+            self.unsent.remove(stream);
+            positions.extend(held.queue.positions);
+            self.lost.insert(stream.clone(), fence.clone());
         }
-        self.lost.insert(stream.clone(), fence);
+        for position in positions {
+            self.pending.remove(&position);
+            self.failed.insert(position, fence.clone());
+        }
     }
 
     /// Why nothing is taken under a token, if this handle knows that.
@@ -219,5 +226,22 @@ impl Memory {
             return Err(fence.error());
         }
         Ok(self.pending.range(..=position).next().is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Memory;
+    use dalsegno_store::StreamId;
+
+    /// A batch is on its way when it becomes known otherwise that the lease is no more.
+    #[test]
+    fn what_was_sent_under_a_lease_that_is_lost_already_fails_too() {
+        let mut memory = Memory::default();
+        let run = StreamId::run("order").unwrap_or_else(|_| StreamId::store());
+        memory.pending.insert(7);
+        memory.lose(&run, 1, &[7], 2);
+        assert!(memory.pending.is_empty());
+        assert!(memory.failed.contains_key(&7));
     }
 }

@@ -151,7 +151,8 @@ impl<'a> Tx<'a> {
                 if !same {
                     // Somebody else has written: the lease is worth nothing any more.
                     let current = locked.token;
-                    memory.lose(stream, &[], current);
+                    let token = held.token;
+                    memory.lose(stream, token, &[], current);
                 } else {
                     locked.is_ours = true;
                     locked.news = held.news;
