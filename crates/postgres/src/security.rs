@@ -168,9 +168,9 @@ mod tests {
         assert_eq!(security.check(), Check::Nothing);
         assert!(security.take("sslmode=require").unwrap());
         assert_eq!(security.check(), Check::Nothing);
-        assert!(security.take("sslrootcert=/root.pem").unwrap());
+        assert!(security.take("sslrootcert=/ca.pem").unwrap());
         let signed = |is_host| Check::Signed {
-            root: Some("/root.pem".into()),
+            root: Some("/ca.pem".into()),
             is_host,
         };
         assert_eq!(security.check(), signed(false));
