@@ -14,6 +14,7 @@ use crate::exit;
 pub mod approve;
 pub mod cancel;
 pub mod completions;
+pub mod copy;
 pub mod demo;
 pub mod diff;
 pub mod doctor;
@@ -65,8 +66,8 @@ pub struct Cli {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// The folder of the store
-    #[arg(long, global = true, env = "DALSEGNO_STORE", value_name = "DIR")]
+    /// The store: a folder, or the address of a database, as in postgres://user@host/database
+    #[arg(long, global = true, env = "DALSEGNO_STORE", value_name = "STORE")]
     #[arg(default_value = ".dalsegno", hide_env_values = true)]
     pub store: PathBuf,
     /// Print JSON, one document a line, as described in docs/cli.md
@@ -114,6 +115,7 @@ pub enum Command {
     Repair(repair::Repair),
     Export(export::Export),
     Import(import::Import),
+    Copy(copy::Copy),
     Snapshot(snapshot::Snapshot),
     Gc(gc::Gc),
     Completions(completions::Completions),

@@ -7,12 +7,13 @@ use crate::output::Out;
 mod approve;
 mod cancel;
 mod completions;
+mod copy;
 mod demo;
 mod diff;
 mod doctor;
 mod end;
 mod exec;
-mod export;
+pub mod export;
 mod fork;
 mod gc;
 mod import;
@@ -61,6 +62,7 @@ pub fn run(cli: Cli, out: &mut Out) -> Result<Exit> {
         Command::Repair(args) => repair::run(&args, global, out),
         Command::Export(args) => export::run(&args, global, out),
         Command::Import(args) => import::run(&args, global, out),
+        Command::Copy(args) => copy::run(&args, global, out),
         Command::Snapshot(args) => snapshot::run(&args, global, out),
         Command::Gc(args) => gc::run(&args, global, out),
         Command::Step(args) => step::run(&args, global, out),

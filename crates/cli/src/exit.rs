@@ -130,6 +130,11 @@ impl From<StoreError> for Error {
             StoreError::Version { .. } | StoreError::Open(OpenError::Version { .. }) => {
                 Error::failed(what).hint("a newer dalsegno wrote it: install that one")
             }
+            // What happened and, behind the last colon, what to do.
+            StoreError::Backend(words) => match words.rsplit_once(": ") {
+                Some((what, hint)) => Error::failed(shown(what)).hint(shown(hint)),
+                None => Error::failed(what),
+            },
             StoreError::Io(failure) | StoreError::Open(OpenError::Io(failure))
                 if failure.error.kind() == std::io::ErrorKind::PermissionDenied =>
             {

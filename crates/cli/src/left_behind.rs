@@ -4,6 +4,7 @@
 //! |---|---|
 //! | of a script (`dalsegno step`) | the lock of the run, which a living process of the step holds |
 //! | of a program | the lock of the store, which its owner holds |
+//! | in a database | its lease, which a living process renews |
 //!
 //! Invariant: a process is called gone only if nobody had the lock *after* the run was read, and the
 //! run is still the same when it is read once more. Who ends in order writes first, and lets go then.
@@ -13,10 +14,11 @@ use std::time::Duration;
 
 use dalsegno::views::Listed;
 use dalsegno::{Effect, Journal, Next, Standing, Why, script, views};
-use dalsegno_store::{Status, Store};
+use dalsegno_store::{Lease, RunQuery, Status, Store};
 
+use crate::address::Place;
 use crate::args::Global;
-use crate::commands::step::{AGENT, WORKER, with_store, worker};
+use crate::commands::step::{AGENT, Access, WORKER, worker};
 use crate::exit::Result;
 use crate::open;
 use crate::output::text::quoted;
@@ -37,7 +39,13 @@ enum Process {
     Gone,
 }
 
-fn process_of(global: &Global, run: &str, is_script: bool) -> Process {
+/// `lease` is what the store says of it, which counts where processes share the store.
+fn process_of(global: &Global, run: &str, is_script: bool, lease: Option<&Lease>) -> Process {
+    if Place::of(&global.store).is_database() {
+        return lease.map_or(Process::Gone, |lease| {
+            Process::Lives(lease.owner.to_string())
+        });
+    }
     match is_script {
         true => match RunLock::holder(&global.store, run) {
             Ok(Some(by)) => Process::Lives(by),
@@ -50,6 +58,21 @@ fn process_of(global: &Global, run: &str, is_script: bool) -> Process {
             None => Process::Gone,
         },
     }
+}
+
+/// The lease of a run that is being worked on, where processes share the store.
+async fn lease_of(store: &dyn Store, run: &str, agent: &str) -> Result<Option<Lease>> {
+    if !store.is_shared() {
+        return Ok(None);
+    }
+    let query = RunQuery {
+        status: vec![Status::Running],
+        agent: Some(agent.to_owned()),
+        ..RunQuery::default()
+    };
+    let all = store.runs(&query).await?;
+    let found = all.into_iter().find(|info| info.run.name() == run);
+    Ok(found.and_then(|info| info.lease))
 }
 
 /// Whether a run is of a script; `worker` is who has it, if that is recorded.
@@ -86,7 +109,9 @@ pub async fn mark(global: &Global, store: &dyn Store, runs: &mut [Listed]) -> Re
         }
         let name = info.run.name();
         // Who owns the store was asked after all runs were read, once for all that are of programs.
-        let is_gone = !is_script || matches!(process_of(global, name, true), Process::Gone);
+        let is_known = !is_script && !store.is_shared();
+        let process = || process_of(global, name, is_script, info.lease.as_ref());
+        let is_gone = is_known || matches!(process(), Process::Gone);
         let head = match is_gone {
             true => store.head(&info.run).await?,
             false => None,
@@ -129,14 +154,16 @@ pub async fn why(global: &Global, store: &dyn Store, run: &str) -> Result<Why> {
     if why.status != Status::Running || why.standing == Standing::Broken {
         return Ok(why);
     }
-    match process_of(global, run, is_script) {
+    let lease = lease_of(store, run, &why.agent).await?;
+    match process_of(global, run, is_script, lease.as_ref()) {
         Process::Unseen => {}
         Process::Lives(by) => says_moving(&mut why, &by),
         Process::Gone => {
             let again = dalsegno::why(store, run).await?;
             let same = (again.status, &again.changed) == (why.status, &why.changed);
             why = again;
-            if same {
+            // Of a run in a database the store says it itself.
+            if same && (is_script || !store.is_shared()) {
                 says_gone(&mut why, is_script);
             }
         }
@@ -222,7 +249,11 @@ pub async fn gone(
         return Ok(None);
     }
     let is_script = is_of_script(Some(&read.created.agent), read.session.as_deref());
-    if !matches!(process_of(global, run, is_script), Process::Gone) {
+    let lease = lease_of(store, run, &read.created.agent).await?;
+    if !matches!(
+        process_of(global, run, is_script, lease.as_ref()),
+        Process::Gone
+    ) {
         return Ok(None);
     }
     let again = views::journal(store, run).await?;
@@ -258,7 +289,8 @@ pub async fn hand_to_person(global: &Global, run: &str, journal: &Journal) -> Re
         return Ok(());
     }
     let lock = RunLock::take(&global.store, run, "to resolve a step", Duration::ZERO).await?;
-    let handed = with_store(global, false, WAIT, async |store| {
+    let access = Access::new(global, false, WAIT)?;
+    let handed = access.with_run(run, async |store| {
         script::hand_to_person(store, run, AGENT, &worker()).await
     });
     let handed = handed.await;

@@ -1,5 +1,6 @@
 //! The command `dalsegno`: parses what was asked, does it, and ends with a code that scripts can rely on.
 
+mod address;
 mod args;
 mod asks;
 mod commands;

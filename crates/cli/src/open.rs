@@ -1,52 +1,103 @@
-//! How a command opens the store.
+//! How a command opens the store, in a folder or in a database.
 //!
-//! | to | call |
-//! |---|---|
-//! | look, beside whoever owns it, without a lock | [`reader`] |
-//! | say something to its runs | [`remote`] |
-//! | change it as its owner | [`owner`] |
-//! | the same for a moment, when whoever owns it lets go | [`owner_within`] |
-//! | know who owns it | [`owner_now`] |
+//! | to | a folder | a database |
+//! |---|---|---|
+//! | look ([`reader`]) | beside whoever owns it, without a lock | as any other |
+//! | say something to its runs ([`remote`]) | by its mailbox | by its mailbox |
+//! | change it ([`writer`]) | as its owner | beside the workers |
+//! | use what only folders have ([`folder_reader`], [`folder_owner`]) | | is refused: used wrongly |
+//! | know who owns it ([`owner_now`]) | | nobody does |
 //!
-//! Invariant: none of these makes a store where there is none, and looking changes nothing on disk.
+//! Invariant: none of these makes a store where there is none, unless that is asked for, and looking
+//! changes nothing.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use dalsegno::Remote;
-use dalsegno_log::OpenError;
-use dalsegno_store::{LocalStore, Options, StoreError};
+use dalsegno_store::{LocalStore, Store};
 
+use crate::address::Place;
 use crate::args::Global;
-use crate::exit::{Error, Exit, Result};
-use crate::output::text::shown;
+use crate::exit::{Error, Result};
 
-/// How often it is looked again whether a store is free.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+#[cfg(feature = "postgres")]
+mod database;
+mod folder;
+
+#[cfg(feature = "postgres")]
+pub use database::Database;
+pub use folder::{absolute, letters, not_opened, owner_now, owner_within, reader_if_made};
+
+/// A store that is open.
+#[derive(Clone, Debug)]
+pub enum Opened {
+    /// In a folder.
+    Folder(LocalStore),
+    /// In a database.
+    #[cfg(feature = "postgres")]
+    Database(Database),
+}
+
+impl Opened {
+    /// As any store.
+    pub fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Opened::Folder(local) => Arc::new(local.clone()),
+            #[cfg(feature = "postgres")]
+            Opened::Database(database) => Arc::new(database.clone()),
+        }
+    }
+
+    /// How many letters wait in its mailbox.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn letters_waiting(&self, global: &Global) -> Result<u64> {
+        match self {
+            Opened::Folder(_) => Ok(letters(&global.store).waiting),
+            #[cfg(feature = "postgres")]
+            Opened::Database(database) => Ok(database.about().await?.letters),
+        }
+    }
+
+    /// Lets go of it.
+    ///
+    /// # Errors
+    /// It is not known whether what was written last is kept.
+    pub fn close(&self) -> Result<()> {
+        match self {
+            Opened::Folder(local) => Ok(local.close()?),
+            #[cfg(feature = "postgres")]
+            Opened::Database(database) => Ok(database.close()?),
+        }
+    }
+}
 
 /// Opens the store for reading.
 ///
 /// # Errors
 /// There is none, or it cannot be read.
-pub fn reader(global: &Global) -> Result<LocalStore> {
-    let opened = Options::new().existing_only().open_read_only(&global.store);
-    let store = opened.map_err(|e| not_opened(&global.store, e))?;
-    // The process ends with the command. Taking apart what was read would take longer than most
-    // commands do.
-    std::mem::forget(store.clone());
-    Ok(store)
+pub fn reader(global: &Global) -> Result<Arc<dyn Store>> {
+    Ok(any_reader(global)?.store())
 }
 
-/// The same; `None` if there is none, or its owner has only begun to make it.
+/// The same, to be asked what it is.
 ///
 /// # Errors
-/// It cannot be read.
-pub fn reader_if_made(global: &Global) -> Result<Option<LocalStore>> {
-    match Options::new().existing_only().open_read_only(&global.store) {
-        Err(StoreError::Open(OpenError::Missing { .. })) => Ok(None),
-        Err(StoreError::Io(ref failure)) if is_missing(&failure.error) => Ok(None),
-        opened => opened.map(Some).map_err(|e| not_opened(&global.store, e)),
+/// As [`reader`].
+pub fn any_reader(global: &Global) -> Result<Opened> {
+    match Place::of(&global.store) {
+        Place::Folder(_) => folder::reader(global).map(Opened::Folder),
+        Place::Database(address) => database(address, false),
+    }
+}
+
+/// Who takes up what is said to the store's runs, in words; `None` if nobody does now.
+pub fn owner_words(global: &Global) -> Option<String> {
+    match Place::of(&global.store) {
+        Place::Folder(_) => owner_now(global),
+        Place::Database(_) => Some("its workers".to_owned()),
     }
 }
 
@@ -55,155 +106,75 @@ pub fn reader_if_made(global: &Global) -> Result<Option<LocalStore>> {
 /// # Errors
 /// As [`reader`].
 pub fn remote(global: &Global) -> Result<Remote> {
-    Ok(Remote::with(Arc::new(reader(global)?))?)
+    Ok(Remote::with(reader(global)?)?)
 }
 
-/// Opens the store as its owner.
+/// Opens the store to change it: a folder as its owner, a database beside others.
 ///
 /// # Errors
-/// As [`reader`]; or another process owns it, which is named.
-pub fn owner(global: &Global) -> Result<LocalStore> {
-    owner_with(global, Options::new())
+/// As [`reader`]; or another process owns the folder, which is named.
+pub fn writer(global: &Global) -> Result<Opened> {
+    match Place::of(&global.store) {
+        Place::Folder(_) => folder::owner(global).map(Opened::Folder),
+        Place::Database(address) => database(address, false),
+    }
 }
 
-/// The same with options.
+/// The same; it is made if there is none.
 ///
 /// # Errors
-/// As [`owner`].
-pub fn owner_with(global: &Global, options: Options) -> Result<LocalStore> {
-    let opened = options.existing_only().open(&global.store);
-    opened.map_err(|e| not_opened(&global.store, e))
-}
-
-/// The same, made if there is none and `create` says so; waits for an owner that is about to let go.
-///
-/// # Errors
-/// As [`owner`].
-pub async fn owner_within(
-    global: &Global,
-    options: Options,
-    create: bool,
-    wait: Duration,
-) -> Result<LocalStore> {
-    let options = match create {
-        true => options,
-        false => options.existing_only(),
-    };
-    let until = Instant::now() + wait;
-    loop {
-        match options.open(&global.store) {
-            Err(StoreError::Open(OpenError::Locked { .. })) if Instant::now() < until => {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-            // Somebody else makes one at the same moment, and was faster.
-            Err(StoreError::Io(ref failure))
-                if create && is_missing(&failure.error) && Instant::now() < until =>
-            {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-            opened => return opened.map_err(|e| not_opened(&global.store, e)),
+/// As [`writer`].
+pub fn writer_or_new(store: &Path) -> Result<Opened> {
+    match Place::of(store) {
+        Place::Folder(dir) => {
+            let opened = LocalStore::open(dir).map_err(|e| not_opened(dir, e))?;
+            Ok(Opened::Folder(opened))
         }
+        Place::Database(address) => database(address, true),
     }
 }
 
-/// The folder, for a process that may go to another one.
-pub fn absolute(global: &Global) -> PathBuf {
-    std::path::absolute(&global.store).unwrap_or_else(|_| global.store.clone())
+/// The store in a folder, for reading; `instead` is what a database has for it.
+///
+/// # Errors
+/// As [`reader`]; or it is in a database.
+pub fn folder_reader(global: &Global, command: &str, instead: &str) -> Result<LocalStore> {
+    folder_only(global, command, instead)?;
+    folder::reader(global)
 }
 
-/// Who owns the store now, as in `process 4711`; `None` if nobody does. The lock is the kernel's,
-/// so an owner that was killed is none.
-pub fn owner_now(global: &Global) -> Option<String> {
-    LocalStore::owner_of(&global.store)
+/// The store in a folder, as its owner.
+///
+/// # Errors
+/// As [`writer`]; or it is in a database.
+pub fn folder_owner(global: &Global, command: &str, instead: &str) -> Result<LocalStore> {
+    folder_only(global, command, instead)?;
+    folder::owner(global)
 }
 
-/// Why a store could not be opened, with what to do.
-pub fn not_opened(dir: &Path, error: StoreError) -> Error {
-    match error {
-        StoreError::Io(ref failure) if is_missing(&failure.error) => no_store(dir, "there is none"),
-        StoreError::Open(OpenError::Missing { .. }) => no_store(dir, "there is none"),
-        StoreError::NotAStore { ref why, .. } if has_segments(dir) => damaged_marker(dir, why),
-        StoreError::NotAStore { ref why, .. } => no_store(dir, why),
-        StoreError::Open(OpenError::Locked { ref owner, .. }) => Error::failed(format!(
-            "the store {} is in use by {}",
-            shown(&dir.display().to_string()),
-            with_program(owner)
+/// Fails if the store is in a database, which a command has no meaning for.
+///
+/// # Errors
+/// It is.
+pub fn folder_only(global: &Global, command: &str, instead: &str) -> Result<()> {
+    match Place::of(&global.store) {
+        Place::Folder(_) => Ok(()),
+        Place::Database(_) => Err(Error::usage(format!(
+            "`dalsegno {command}` is for a store in a folder, and this one is in a database"
         ))
-        .hint(
-            "stop that process first, or use a command that works beside it (ls, show, approve, …)",
-        ),
-        other => other.into(),
+        .hint(instead)),
     }
 }
 
-/// As in `process 4711 (my-agent)`.
-fn with_program(owner: &str) -> String {
-    let pid = owner.strip_prefix("process ").unwrap_or_default();
-    let is_pid = !pid.is_empty() && pid.bytes().all(|digit| digit.is_ascii_digit());
-    let program = is_pid.then(|| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
-    match program.flatten() {
-        Some(program) => format!("{} ({})", shown(owner), shown(program.trim())),
-        None => shown(owner),
-    }
+#[cfg(feature = "postgres")]
+fn database(address: &str, create: bool) -> Result<Opened> {
+    database::open(address, create).map(Opened::Database)
 }
 
-fn is_missing(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{NotADirectory, NotFound};
-    matches!(error.kind(), NotFound | NotADirectory)
-}
-
-/// Whether a folder has the log of a store in it.
-fn has_segments(dir: &Path) -> bool {
-    let Ok(files) = std::fs::read_dir(dir.join("log")) else {
-        return false;
-    };
-    let mut names = files.flatten().map(|file| file.file_name());
-    names.any(|name| name.as_encoded_bytes().ends_with(b".seg"))
-}
-
-/// What is in it is there, and what it is cannot be read.
-fn damaged_marker(dir: &Path, why: &str) -> Error {
-    let place = shown(&dir.display().to_string());
-    let what = format!("the store in {place} is damaged: {}", shown(why));
-    Error::new(Exit::Damaged, what)
-        .hint("its log is there: bring the file `store` back from a copy, then `dalsegno verify`")
-}
-
-/// With what may have been meant: stores that are near.
-fn no_store(dir: &Path, why: &str) -> Error {
-    let place = shown(&dir.display().to_string());
-    let why = match () {
-        () if dir.is_file() => "that is a file, and a store is a folder",
-        () if !dir.exists() => "there is no such folder",
-        () => why,
-    };
-    let error = Error::failed(format!("no store in {place}: {}", shown(why)));
-    let near = stores_near(dir);
-    error.hint(match near.first() {
-        Some(near) => format!(
-            "did you mean --store {}?",
-            shown(&near.display().to_string())
-        ),
-        None => "name the store with --store DIR, or in the variable DALSEGNO_STORE".to_owned(),
-    })
-}
-
-/// Folders beside, in, or around the one that was named, which look like stores.
-fn stores_near(dir: &Path) -> Vec<PathBuf> {
-    let parent = match dir.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let places = [dir, parent];
-    let entries = places
-        .iter()
-        .filter_map(|place| std::fs::read_dir(place).ok());
-    let folders = entries.flatten().flatten().map(|entry| entry.path());
-    let mut found: Vec<_> = folders.filter(|path| looks_like_a_store(path)).collect();
-    found.sort();
-    found
-}
-
-fn looks_like_a_store(path: &Path) -> bool {
-    path.join("log").is_dir() && path.join("store").is_file()
+#[cfg(not(feature = "postgres"))]
+fn database(_: &str, _: bool) -> Result<Opened> {
+    Err(
+        Error::usage("this dalsegno was built without stores in databases")
+            .hint("build it with the feature postgres, or name a folder with --store"),
+    )
 }

@@ -154,7 +154,7 @@ pub struct Task<'a> {
     /// What it finds in its environment beside ours.
     pub environment: Vec<(&'static str, OsString)>,
     /// What it holds while it lives.
-    pub lock: &'a File,
+    pub lock: Option<&'a File>,
     /// How long it may take.
     pub timeout: Option<Duration>,
     /// It reads what we are given.
@@ -183,7 +183,7 @@ pub async fn run(
     if !task.reads_stdin {
         command.stdin(Stdio::null());
     }
-    dies_with_us(&mut command, Some(task.lock));
+    dies_with_us(&mut command, task.lock);
     let mut child = tokio::process::Command::from(command).spawn()?;
     let pid = child.id().unwrap_or_default();
     let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());

@@ -50,8 +50,14 @@ impl Progress {
     }
 
     fn read(&self, bytes: usize) {
+        let bytes = bytes as u64;
+        let total = self.0.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.say(|| format!("{} read", size::bytes(total)));
+    }
+
+    /// Says how far it is, if it is time to.
+    pub fn say(&self, words: impl FnOnce() -> String) {
         let shown = &*self.0;
-        let total = shown.bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         if !shown.enabled {
             return;
         }
@@ -59,7 +65,7 @@ impl Progress {
         let due = shown.next_ms.load(Ordering::Relaxed);
         if now_ms >= due {
             shown.next_ms.store(now_ms + EVERY_MS, Ordering::Relaxed);
-            let text = format!("\r\x1b[K{}: {} read", shown.what, size::bytes(total));
+            let text = format!("\r\x1b[K{}: {}", shown.what, words());
             // Who does not see it misses nothing.
             drop(io::stderr().write_all(text.as_bytes()));
         }

@@ -4,6 +4,8 @@
 //! so it is held while any process of the step is alive, also if `dalsegno step` itself was killed.
 //! Whoever comes next waits for what that one left behind.
 //!
+//! A run in a database has no such lock: its lease says who works on it (see `step/access.rs`).
+//!
 //! Invariant: who has the lock has it on the file that is in the folder now. The file goes with an
 //! orderly end, so a process that a command has left in the background keeps nobody out.
 
@@ -15,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use dalsegno_store::Hash;
 
+use crate::address::Place;
 use crate::exit::{Error, READ_ONLY, Result};
 use crate::output::text::shown;
 
@@ -25,8 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The right to work on a run.
 #[derive(Debug)]
 pub struct RunLock {
-    path: PathBuf,
-    file: File,
+    /// `None` of a run in a database, where the lease alone says who works on it.
+    held: Option<(PathBuf, File)>,
 }
 
 impl RunLock {
@@ -35,9 +38,12 @@ impl RunLock {
     /// # Errors
     /// The folder cannot be written.
     pub fn try_take(store: &Path, run: &str, what: &str) -> Result<Option<RunLock>> {
+        if Place::of(store).is_database() {
+            return Ok(Some(RunLock { held: None }));
+        }
         let path = path_of(store, run)?;
         match try_take(&path, what).map_err(|e| failed("lock", &path, &e))? {
-            Taken::Ours(file) => Ok(Some(RunLock { path, file })),
+            Taken::Ours(file) => Ok(Some(RunLock::held(path, file))),
             Taken::Held(_) => Ok(None),
         }
     }
@@ -47,11 +53,14 @@ impl RunLock {
     /// # Errors
     /// Somebody else has it for longer, who is named; or the folder cannot be written.
     pub async fn take(store: &Path, run: &str, what: &str, wait: Duration) -> Result<RunLock> {
+        if Place::of(store).is_database() {
+            return Ok(RunLock { held: None });
+        }
         let path = path_of(store, run)?;
         let until = Instant::now() + wait;
         loop {
             match try_take(&path, what).map_err(|e| failed("lock", &path, &e))? {
-                Taken::Ours(file) => return Ok(RunLock { path, file }),
+                Taken::Ours(file) => return Ok(RunLock::held(path, file)),
                 Taken::Held(by) if Instant::now() >= until => return Err(held(run, &by, wait)),
                 Taken::Held(_) => tokio::time::sleep(LOOK_EVERY).await,
             }
@@ -77,14 +86,21 @@ impl RunLock {
     }
 
     /// For the commands that work under it.
-    pub fn file(&self) -> &File {
-        &self.file
+    pub fn file(&self) -> Option<&File> {
+        self.held.as_ref().map(|(_, file)| file)
+    }
+
+    fn held(path: PathBuf, file: File) -> RunLock {
+        let held = Some((path, file));
+        RunLock { held }
     }
 
     /// Gives it up, also for whatever the commands have left behind.
     pub fn release(self) {
         // Who cannot remove it leaves a file of no meaning.
-        drop(std::fs::remove_file(&self.path));
+        if let Some((path, _)) = &self.held {
+            drop(std::fs::remove_file(path));
+        }
     }
 }
 

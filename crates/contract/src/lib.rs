@@ -33,6 +33,7 @@ macro_rules! listed {
 
 pub mod atomicity;
 pub mod changes;
+pub mod foreign;
 pub mod leases;
 pub mod letters;
 pub mod lists;
@@ -49,6 +50,7 @@ macro_rules! contract_tests {
     ($make:path) => {
         $crate::atomicity_contract! { $make }
         $crate::changes_contract! { $make }
+        $crate::foreign_contract! { $make }
         $crate::leases_contract! { $make }
         $crate::letters_contract! { $make }
         $crate::lists_contract! { $make }

@@ -12,10 +12,14 @@
 //! known by their names alone: a name stands for one step of the run. And a step that failed is not
 //! an outcome unless that is said: it is tried again when the script is run again.
 //!
+//! Where processes share the store, the lease has to be kept while the effect is under way
+//! ([`Permit::keep`]), by the handle that took it.
+//!
 //! Invariant: a [`Permit`] writes under the lease that it was given with. If somebody else has taken
 //! the run meanwhile, it can record nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dalsegno_store::{
     Append, Fields, Kind, NewEvent, NewPayload, Payload, Status, Store, StoreError, StreamId,
@@ -40,6 +44,18 @@ use permit::{A_PERSON, NEXT_STEP, let_go};
 
 /// How long a lease is said to be held. It ends with the process that owns the store.
 const LEASE_US: u64 = 60_000_000;
+/// The same where processes share the store: so long a run is not worked on when its process was
+/// killed.
+const SHARED_LEASE_US: u64 = 8_000_000;
+/// Who executes a step calls [`Permit::keep`] so often.
+pub const KEEP_EVERY: Duration = Duration::from_secs(2);
+
+fn lease_us(store: &dyn Store) -> u64 {
+    match store.is_shared() {
+        true => SHARED_LEASE_US,
+        false => LEASE_US,
+    }
+}
 
 /// A step that a script asks for.
 #[derive(Clone, Debug)]
@@ -189,7 +205,10 @@ pub async fn end(
         let run = run.to_owned();
         return Err(Error::NeedsAttention { run, reason });
     }
-    let token = store.take_lease(&id, worker, LEASE_US).await?.token;
+    let token = store
+        .take_lease(&id, worker, lease_us(&**store))
+        .await?
+        .token;
     let events = started(&journal, worker).into_iter().chain([event]);
     durable(store, Append::to(id, events.collect()).under(token)).await?;
     Ok(status)
@@ -217,7 +236,10 @@ pub async fn hand_to_person(
     let Some((step, record)) = left.filter(|_| journal.status == Status::Running) else {
         return Ok(None);
     };
-    let token = store.take_lease(&id, worker, LEASE_US).await?.token;
+    let token = store
+        .take_lease(&id, worker, lease_us(&**store))
+        .await?
+        .token;
     let started = Append::to(id.clone(), started(&journal, worker)).under(token);
     store.append(vec![started]).await?;
     let permit = Permit {
@@ -325,7 +347,10 @@ async fn told_to_stop(
         let waits = journal.attention.clone().filter(|_| !journal.is_answered());
         return Ok(waits.map(Asked::NeedsPerson));
     };
-    let token = store.take_lease(id, ask.worker, LEASE_US).await?.token;
+    let token = store
+        .take_lease(id, ask.worker, lease_us(&**store))
+        .await?
+        .token;
     durable(store, Append::to(id.clone(), vec![event]).under(token)).await?;
     Ok(Some(Asked::Ended(status)))
 }
@@ -343,8 +368,11 @@ async fn begin(
     }
     let runtime: Arc<dyn Runtime> = Arc::new(Tokio::current().ok_or(Error::NoRuntime)?);
     let asked_us = runtime.now_us();
-    let token = store.take_lease(id, ask.worker, LEASE_US).await?.token;
-    let hold = Hold::new(token, asked_us, LEASE_US, &runtime);
+    let token = store
+        .take_lease(id, ask.worker, lease_us(&**store))
+        .await?
+        .token;
+    let hold = Hold::new(token, asked_us, lease_us(&**store), &runtime);
     // Taking it is an event.
     journal.last += 1;
     let started = started(&journal, ask.worker);
@@ -453,7 +481,10 @@ async fn go_on(
     worker: &str,
     journal: &Journal,
 ) -> Result<(), StoreError> {
-    let token = store.take_lease(id, worker, LEASE_US).await?.token;
+    let token = store
+        .take_lease(id, worker, lease_us(&**store))
+        .await?
+        .token;
     let started = Append::to(id.clone(), started(journal, worker)).under(token);
     store.append(vec![started]).await?;
     let_go(store, id, token, Vec::new(), NEXT_STEP).await

@@ -20,6 +20,7 @@
 //! Absent on purpose: extensions, triggers, stored procedures and advisory locks, which relatives of
 //! PostgreSQL and managed servers do not have; and notifications inside of transactions.
 
+mod about;
 mod append;
 mod claim;
 mod doubt;
@@ -41,8 +42,12 @@ mod security;
 mod store;
 #[cfg(feature = "tls")]
 mod tls;
+mod transfer;
 mod tx;
+mod verify;
 mod wake;
 
+pub use about::AboutDatabase;
 pub use options::PostgresOptions;
 pub use store::PostgresStore;
+pub use verify::PostgresReport;

@@ -29,6 +29,7 @@ pub struct PostgresOptions {
     pub(crate) poll_every: Duration,
     pub(crate) patience: Duration,
     pub(crate) notifications: bool,
+    pub(crate) existing_only: bool,
     clock: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
 }
 
@@ -58,6 +59,7 @@ impl PostgresOptions {
             poll_every: Duration::from_millis(300),
             patience: Duration::from_secs(30),
             notifications: true,
+            existing_only: false,
             clock: None,
         }
     }
@@ -100,6 +102,12 @@ impl PostgresOptions {
     /// What was appended to a run that is held is tried as long as the store is open.
     pub fn patience(mut self, time: Duration) -> PostgresOptions {
         self.patience = time;
+        self
+    }
+
+    /// Makes no store where there is none: opening is an error then.
+    pub fn existing_only(mut self) -> PostgresOptions {
+        self.existing_only = true;
         self
     }
 

@@ -20,7 +20,7 @@ const EVENTS: &str = "SELECT e.sequence, e.bytes, e.hash
      WHERE e.stream = (SELECT no FROM stream WHERE kind = $1 AND name = $2) AND e.sequence >= $3
      ORDER BY e.sequence LIMIT $4";
 const STATE: &str = "SELECT state FROM stream WHERE kind = $1 AND name = $2";
-const PIECES: &str = "SELECT hash, bytes FROM piece WHERE hash = ANY($1)";
+pub(crate) const PIECES: &str = "SELECT hash, bytes FROM piece WHERE hash = ANY($1)";
 /// So many pieces are asked for at once.
 const PIECES_AT_ONCE: usize = 512;
 

@@ -19,10 +19,22 @@ const OLDEST_SERVER: i64 = 130_000;
 const TRIES: usize = 20;
 
 /// Checks the server and makes the schema what it has to be.
-pub(crate) async fn prepare(address: &Address) -> Result<Conn, StoreError> {
+pub(crate) async fn prepare(address: &Address, existing_only: bool) -> Result<Conn, StoreError> {
     let conn = Conn::open(address).await;
     let mut conn = conn.map_err(|e| no_connection(&e, &address.place))?;
     check_server(&mut conn).await.map_err(told)?;
+    if existing_only
+        && version(&mut conn, &address.schema)
+            .await
+            .map_err(told)?
+            .is_none()
+    {
+        let (schema, place) = (&address.schema, &address.place);
+        return Err(StoreError::NotAStore {
+            dir: place.into(),
+            why: format!("the database has no store in the schema {schema}"),
+        });
+    }
     for _ in 1..TRIES {
         match migrate(&mut conn, address).await {
             // Somebody else makes the same at this moment, and "if not exists" does not see it yet.

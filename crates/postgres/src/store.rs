@@ -9,19 +9,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dalsegno_store::mailbox::NewLetter;
+use dalsegno_store::payload::Piece;
 use dalsegno_store::{
-    Answer, Append, Appended, Claim, Event, Lease, LetterRef, LettersTaken, Limits, Payload,
-    Position, Recorded, Retention, Retired, RunInfo, RunQuery, Store, StoreError, StreamId,
-    StreamKind, Timer, Version, engine,
+    Answer, Append, Appended, Claim, Event, Foreign, Hash, Lease, LetterRef, LettersTaken, Limits,
+    Payload, Position, Recorded, Retention, Retired, RunInfo, RunQuery, Store, StoreError,
+    StreamId, StreamKind, Timer, Version, engine,
 };
 use tokio::runtime::Runtime;
 
+use crate::about::AboutDatabase;
 use crate::append::Queued;
 use crate::error::Trouble;
 use crate::inner::Inner;
 use crate::memory::Memory;
 use crate::options::{Address, PostgresOptions};
 use crate::pool::Pool;
+use crate::verify::PostgresReport;
 use crate::{flush, schema, wake};
 
 /// So long closing waits for the database.
@@ -134,9 +137,10 @@ impl PostgresStore {
         let runtime = runtime
             .map_err(|e| StoreError::Backend(format!("no threads for the connections: {e}")))?;
         let (done, prepared) = std::sync::mpsc::channel();
-        let asked = address.clone();
+        let (asked, existing_only) = (address.clone(), options.existing_only);
         runtime.spawn(async move {
-            drop(done.send(schema::prepare(&asked).await.map(drop)));
+            let prepared = schema::prepare(&asked, existing_only).await;
+            drop(done.send(prepared.map(drop)));
         });
         let prepared = prepared.recv().unwrap_or(Err(StoreError::Closed));
         if let Err(e) = prepared {
@@ -174,6 +178,27 @@ impl PostgresStore {
     pub fn retire<'a>(&'a self, retention: &'a Retention) -> Answer<'a, Retired> {
         let retention = *retention;
         self.run(move |inner| async move { inner.retire(&retention).await })
+    }
+
+    /// Reads all of it, and names what is not as it was written. Changes nothing, and is in nobody's
+    /// way: what is read is what was there when it began. `progress` is told how many events were
+    /// read.
+    ///
+    /// # Errors
+    /// The database could not be reached.
+    pub fn verify(
+        &self,
+        progress: impl Fn(u64) + Send + Sync + 'static,
+    ) -> Answer<'_, PostgresReport> {
+        self.run(move |inner| async move { inner.verify(&progress).await })
+    }
+
+    /// What the database says about itself and about the store.
+    ///
+    /// # Errors
+    /// The database could not be reached.
+    pub fn about(&self) -> Answer<'_, AboutDatabase> {
+        self.run(|inner| async move { inner.about().await })
     }
 
     /// Waits until notifications of others are heard. Before that, and whenever the connection for
@@ -259,6 +284,20 @@ impl Store for PostgresStore {
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
         let payload = payload.clone();
         self.run(|inner| async move { inner.payload(&payload).await })
+    }
+
+    fn pieces<'a>(&'a self, hashes: &'a [Hash]) -> Answer<'a, Vec<Vec<u8>>> {
+        let hashes = hashes.to_vec();
+        self.run(|inner| async move { inner.pieces(&hashes).await })
+    }
+
+    fn take_over(&self, pieces: Vec<Piece>, streams: Vec<Foreign>) -> Answer<'_, Position> {
+        self.run(|inner| async move { inner.take_over(&pieces, &streams).await })
+    }
+
+    fn let_go_on<'a>(&'a self, runs: &'a [StreamId]) -> Answer<'a, ()> {
+        let runs = runs.to_vec();
+        self.run(|inner| async move { inner.let_go_on(&runs).await })
     }
 
     fn streams<'a>(

@@ -25,6 +25,8 @@ use crate::locked::{Locked, holder_of};
 use crate::pool::Lent;
 use crate::save::{ClaimChange, EventRow, StreamSave, Writing, kind_number};
 
+mod foreign;
+
 pub(crate) const LOCK: &str = include_str!("sql/lock.sql");
 const HOLDERS: &str = include_str!("sql/holders.sql");
 pub(crate) const NEW_STREAM: &str = "INSERT INTO stream (kind, name, sequence, clock, token, state)

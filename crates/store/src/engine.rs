@@ -9,18 +9,21 @@
 //! | the events of a lease | [`lease_taken`], [`lease_released`] |
 //! | letters | [`seal_letter`], [`open_letter`], [`letter_event`], [`letter_refused`] |
 //! | a run as a list shows it | [`run_info`] |
+//! | events of another store | [`place_foreign`], [`imported`] |
 //!
 //! Invariant: nothing here touches a disk or a network, and nothing here differs between stores.
 //! Not for users of a store: it changes whenever a store needs it to.
 
+use std::collections::BTreeMap;
+
 use crate::error::StoreError;
-use crate::event::LetterRef;
+use crate::event::{Event, LetterRef, Version};
 use crate::fields::{Fields, Malformed};
 use crate::kind::Kind;
 use crate::mailbox::{Letter, MailboxError, NewLetter, letter};
 use crate::name::StreamId;
-use crate::state::{Lease, Status, StreamState, field};
-use crate::store::{Claim, NewEvent, NewPayload, RunInfo, RunQuery, Store};
+use crate::state::{Applied, COUNT_LIMIT, Lease, State, Status, StreamState, field};
+use crate::store::{Claim, Foreign, NewEvent, NewPayload, RunInfo, RunQuery, Store};
 
 pub use crate::judge::{
     Judge, Payloads, Placed, check_sizes, check_streams, draft, is_large, store_payload,
@@ -29,6 +32,11 @@ pub use crate::judge::{
 /// `LetterRefused`: whom the letter was for, and why it was not taken.
 const TO: u64 = 1;
 const WHY: u64 = 2;
+/// `Imported`: the stream as it is named here, as it was named in the other store, and its head there.
+const STREAM: u64 = 1;
+const ORIGINAL: u64 = 2;
+const SEQUENCE: u64 = 3;
+const HASH: u64 = 4;
 
 /// Fails if a name cannot be one: of a stream, a kind, or a worker.
 ///
@@ -196,6 +204,78 @@ pub fn from_letter(mut event: NewEvent, letter: LetterRef) -> NewEvent {
 pub fn queue_of(created: &Fields) -> (&str, u64) {
     let queue = created.text(field::QUEUE).unwrap_or_default();
     (queue, created.number(field::PRIORITY).unwrap_or(0))
+}
+
+/// Events of another store as they will stand here, and what their stream is then; `found` is the
+/// stream as it is here. They are not judged: what makes no sense puts its run into attention.
+///
+/// # Errors
+/// They do not follow what is here, or are no events of this stream.
+pub fn place_foreign(
+    foreign: &Foreign,
+    found: Option<&StreamState>,
+) -> Result<(StreamState, Vec<Placed>), StoreError> {
+    let stream = &foreign.stream;
+    let refused = |why: String| StoreError::Refused {
+        stream: stream.clone(),
+        kind: Kind::Imported,
+        why,
+    };
+    let mut head = found.map_or(Version::START, |found| found.head);
+    if head != foreign.after || found.is_some_and(StreamState::has_ended) {
+        return Err(refused("it was changed at the same time".into()));
+    }
+    let streams = found.map(|found| (stream.clone(), found.clone()));
+    let mut state = State {
+        streams: streams.into_iter().collect::<BTreeMap<_, _>>(),
+        ..State::default()
+    };
+    let mut placed = Vec::with_capacity(foreign.events.len());
+    let mut ended = None;
+    for bytes in &foreign.events {
+        let event = Event::decode(bytes);
+        let event = event.map_err(|e| refused(format!("what is no event: {e}")))?;
+        head = head.after(bytes);
+        if event.stream != *stream || event.sequence != head.sequence || ended.is_some() {
+            let (found, of) = (event.sequence, &event.stream);
+            return Err(refused(format!(
+                "event {found} of {of} where event {} of it was to stand",
+                head.sequence
+            )));
+        }
+        if event.clock >= COUNT_LIMIT / 2 {
+            // This store's clock would go on from there.
+            let why = format!("event {} has a clock of {}", event.sequence, event.clock);
+            return Err(refused(why));
+        }
+        if let Applied::Ended(last) = state.apply_hashed(&event, |_| head.hash) {
+            ended = Some(*last);
+        }
+        placed.push(Placed {
+            event,
+            bytes: bytes.clone(),
+            hash: head.hash,
+        });
+    }
+    let after = ended.or_else(|| state.streams.remove(stream));
+    let after = after.ok_or_else(|| refused("no events".into()))?;
+    Ok((after, placed))
+}
+
+/// The store's own event about what was taken over.
+pub fn imported(foreign: &Foreign) -> NewEvent {
+    let head = foreign.head;
+    let fields = Fields::new()
+        .with(STREAM, foreign.stream.to_string().as_str())
+        .with(ORIGINAL, foreign.original.to_string().as_str())
+        .with(SEQUENCE, head.sequence)
+        .with(HASH, head.hash.as_bytes().to_vec());
+    NewEvent::new(Kind::Imported).with_fields(fields)
+}
+
+/// That a store has no way to give streams to others or to take them.
+pub(crate) fn cannot_transfer() -> StoreError {
+    StoreError::Backend("this kind of store cannot be copied: use another".into())
 }
 
 /// Takes unfinished runs that nobody holds, by name: [`Store::claim`] of a store that has no order

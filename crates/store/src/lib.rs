@@ -22,6 +22,7 @@ pub mod engine;
 pub mod mailbox;
 pub mod payload;
 pub mod portable;
+pub mod transfer;
 
 mod content_type;
 mod error;
@@ -48,8 +49,8 @@ pub use follow::Follow;
 pub use hash::{Hash, ParseHashError};
 pub use kind::{Kind, MUST_UNDERSTAND};
 pub use local::{
-    Export, FORMAT, ImportReport, LocalStore, Opened, Options, Problem, Retention, Retired,
-    SnapshotInfo, SnapshotRole, StoreCopy, StoreRepair, StoreReport, WouldRetire,
+    FORMAT, LocalStore, Opened, Options, Problem, Retention, Retired, SnapshotInfo, SnapshotRole,
+    StoreCopy, StoreRepair, StoreReport, WouldRetire,
 };
 pub use name::{NAME_LIMIT_BYTES, NameError, StreamId, StreamKind};
 pub use over::Over;
@@ -57,6 +58,7 @@ pub use over::Over;
 pub use rules::Rule;
 pub use state::{Applied, Lease, State, Status, StreamState, field};
 pub use store::{
-    Answer, Append, Appended, Claim, LettersTaken, Limits, NewEvent, NewPayload, Position,
+    Answer, Append, Appended, Claim, Foreign, LettersTaken, Limits, NewEvent, NewPayload, Position,
     Recorded, RunInfo, RunQuery, Store, Timer,
 };
+pub use transfer::{Export, ImportReport};

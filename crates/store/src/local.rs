@@ -49,7 +49,6 @@ pub use options::Options;
 pub use repair::StoreRepair;
 pub use retention::{Retention, Retired, WouldRetire};
 pub use snapshots::{SnapshotInfo, SnapshotRole};
-pub use transfer::{Export, ImportReport};
 pub use verify::{Problem, StoreReport};
 
 use crate::error::StoreError;

@@ -5,9 +5,11 @@
 use std::fmt;
 
 use crate::mailbox::NewLetter;
+use crate::payload::Piece;
 use crate::{
-    Answer, Append, Appended, Claim, Event, Lease, LetterRef, LettersTaken, Limits, Payload,
-    Position, Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer, Version,
+    Answer, Append, Appended, Claim, Event, Foreign, Hash, Lease, LetterRef, LettersTaken, Limits,
+    Payload, Position, Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer,
+    Version,
 };
 
 /// A store over another one, for tests that watch, hold up or break what is asked of a store. Each
@@ -73,6 +75,21 @@ pub trait Over: Send + Sync + fmt::Debug {
     /// As [`Store::payload`].
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
         self.below().payload(payload)
+    }
+
+    /// As [`Store::pieces`].
+    fn pieces<'a>(&'a self, hashes: &'a [Hash]) -> Answer<'a, Vec<Vec<u8>>> {
+        self.below().pieces(hashes)
+    }
+
+    /// As [`Store::take_over`].
+    fn take_over(&self, pieces: Vec<Piece>, streams: Vec<Foreign>) -> Answer<'_, Position> {
+        self.below().take_over(pieces, streams)
+    }
+
+    /// As [`Store::let_go_on`].
+    fn let_go_on<'a>(&'a self, runs: &'a [StreamId]) -> Answer<'a, ()> {
+        self.below().let_go_on(runs)
     }
 
     /// As [`Store::streams`].
@@ -206,6 +223,15 @@ impl<T: Over> Store for T {
     }
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
         Over::payload(self, payload)
+    }
+    fn pieces<'a>(&'a self, hashes: &'a [Hash]) -> Answer<'a, Vec<Vec<u8>>> {
+        Over::pieces(self, hashes)
+    }
+    fn take_over(&self, pieces: Vec<Piece>, streams: Vec<Foreign>) -> Answer<'_, Position> {
+        Over::take_over(self, pieces, streams)
+    }
+    fn let_go_on<'a>(&'a self, runs: &'a [StreamId]) -> Answer<'a, ()> {
+        Over::let_go_on(self, runs)
     }
     fn streams<'a>(
         &'a self,

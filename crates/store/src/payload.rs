@@ -52,8 +52,7 @@ mod tests;
 mod zip;
 
 pub use assemble::{AssembleError, assemble};
-pub(crate) use piece::under;
-pub use piece::{BadPiece, Child, Piece, check, children};
+pub use piece::{BadPiece, Child, Piece, check, children, under};
 pub use split::{Split, Splitter, split};
 
 /// The number of the cutting rule, the keys and the encoding together.

@@ -12,9 +12,11 @@ use crate::content_type::ContentType;
 use crate::error::StoreError;
 use crate::event::{Event, EventRef, LetterRef, Payload, Version};
 use crate::fields::Fields;
+use crate::hash::Hash;
 use crate::kind::Kind;
 use crate::mailbox::NewLetter;
 use crate::name::{StreamId, StreamKind};
+use crate::payload::Piece;
 use crate::state::{Lease, Status};
 
 /// What a store answers, as soon as it can.
@@ -161,7 +163,7 @@ pub struct Recorded {
     /// The event.
     pub event: Event,
     /// The hash of its stream up to and including it.
-    pub hash: crate::Hash,
+    pub hash: Hash,
 }
 
 /// A run, as a list shows it.
@@ -215,6 +217,21 @@ impl RunQuery {
     pub(crate) fn wants_ended(&self) -> bool {
         !self.attention && (self.status.is_empty() || self.status.iter().any(|s| s.is_final()))
     }
+}
+
+/// Events of another store that are to be taken over as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// The stream, as it is named here.
+    pub stream: StreamId,
+    /// How it is named where it comes from.
+    pub original: StreamId,
+    /// Where it is here; [`Version::START`] if it is new.
+    pub after: Version,
+    /// The bytes of the events that follow.
+    pub events: Vec<Vec<u8>>,
+    /// The last one of them where they come from.
+    pub head: Version,
 }
 
 /// A timer whose time has come.
@@ -346,6 +363,29 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// The bytes of a payload.
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>>;
+
+    /// Pieces of payloads as they are stored, in the order asked for. For taking payloads elsewhere.
+    fn pieces<'a>(&'a self, hashes: &'a [Hash]) -> Answer<'a, Vec<Vec<u8>>> {
+        let _ = hashes;
+        Box::pin(async { Err(crate::engine::cannot_transfer()) })
+    }
+
+    /// Takes over events of another store with their bytes and hashes, and pieces that they refer
+    /// to: all of it, or nothing of the events. They are not judged, but must follow what is here.
+    /// The store's own stream records where they are from. Durable as [`Store::append`] is.
+    ///
+    /// A store that processes share lets nobody claim such runs before [`Store::let_go_on`], so that
+    /// a run can be taken over in parts.
+    fn take_over(&self, pieces: Vec<Piece>, streams: Vec<Foreign>) -> Answer<'_, Position> {
+        drop((pieces, streams));
+        Box::pin(async { Err(crate::engine::cannot_transfer()) })
+    }
+
+    /// Lets runs that were taken over be claimed: all of them is here.
+    fn let_go_on<'a>(&'a self, runs: &'a [StreamId]) -> Answer<'a, ()> {
+        let _ = runs;
+        Box::pin(async { Ok(()) })
+    }
 
     /// Streams of one kind with their heads, in the order of their names, from after this one;
     /// 0 for as many as there are.

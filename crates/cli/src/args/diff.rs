@@ -23,7 +23,7 @@ pub struct Diff {
     /// The other run
     #[arg(value_name = "OTHER")]
     pub right: String,
-    /// The store of the other run, if it is another one
-    #[arg(long, value_name = "DIR")]
+    /// The store of the other run, if it is another one: a folder, or an address
+    #[arg(long, value_name = "STORE")]
     pub other_store: Option<PathBuf>,
 }

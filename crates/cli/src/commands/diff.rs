@@ -52,10 +52,10 @@ pub fn run(args: &Diff, global: &Global, out: &mut Out) -> Result<Exit> {
         None => left.clone(),
     };
     let diff = runtime::block_on(async {
-        find::run(&left, &args.left).await?;
-        find::run(&right, &args.right).await?;
-        let left = dalsegno::timeline(&left, &args.left, None).await?;
-        let right = dalsegno::timeline(&right, &args.right, None).await?;
+        find::run(&*left, &args.left).await?;
+        find::run(&*right, &args.right).await?;
+        let left = dalsegno::timeline(&*left, &args.left, None).await?;
+        let right = dalsegno::timeline(&*right, &args.right, None).await?;
         Ok(dalsegno::diff(&left, &right))
     })?;
     match out.is_json() {

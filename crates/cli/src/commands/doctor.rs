@@ -14,10 +14,13 @@
 //! | mailbox | (only a warning) letters wait, or were set aside |
 //! | repair | one was interrupted |
 //!
+//! Of a database (`doctor/database.rs`): store, server, commit, clock, workers, mailbox, size.
+//!
 //! Invariant: nothing is left behind, and nothing of the store is changed.
 
 use serde::Serialize;
 
+use crate::address::{self, Place};
 use crate::args::Global;
 use crate::args::doctor::Doctor;
 use crate::exit::{Exit, Result};
@@ -27,10 +30,10 @@ use crate::output::style::Style;
 use crate::output::table::{Cell, Table};
 use crate::output::text::shown;
 
+#[cfg(feature = "postgres")]
+mod database;
 mod machine;
 mod store;
-
-pub use store::letters;
 
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -100,15 +103,10 @@ struct Document<'a> {
 /// # Errors
 /// There is no store.
 pub fn run(_: &Doctor, global: &Global, out: &mut Out) -> Result<Exit> {
-    let opened = match open::reader(global) {
-        // Without a folder that could be one, there is nothing to look at.
-        Err(error) if !may_be_there(global) => return Err(error),
-        other => other,
+    let (checks, damaged) = match Place::of(&global.store) {
+        Place::Folder(_) => folder(global)?,
+        Place::Database(_) => (of_database(global)?, false),
     };
-    let damaged = opened.as_ref().is_err_and(|e| e.exit == Exit::Damaged);
-    let mut checks = vec![store::format(&opened, global)];
-    checks.extend(machine::checks(&global.store));
-    checks.extend(store::checks(opened.as_ref().ok(), global));
     let verdict = match () {
         () if checks.iter().any(|c| c.verdict == Verdict::Bad) => Verdict::Bad,
         () if checks.iter().any(|c| c.verdict == Verdict::Warn) => Verdict::Warn,
@@ -117,7 +115,7 @@ pub fn run(_: &Doctor, global: &Global, out: &mut Out) -> Result<Exit> {
     match out.is_json() {
         true => out.json(&Document {
             schema: "dalsegno.doctor/1",
-            store: global.store.display().to_string(),
+            store: address::unescaped(&global.store),
             verdict,
             damaged,
             checks: &checks,
@@ -129,6 +127,30 @@ pub fn run(_: &Doctor, global: &Global, out: &mut Out) -> Result<Exit> {
         (false, Verdict::Bad) => Exit::Failed,
         _ => Exit::Done,
     })
+}
+
+fn folder(global: &Global) -> Result<(Vec<Check>, bool)> {
+    let opened = match open::folder_reader(global, "doctor", "") {
+        // Without a folder that could be one, there is nothing to look at.
+        Err(error) if !may_be_there(global) => return Err(error),
+        other => other,
+    };
+    let damaged = opened.as_ref().is_err_and(|e| e.exit == Exit::Damaged);
+    let mut checks = vec![store::format(&opened, global)];
+    checks.extend(machine::checks(&global.store));
+    checks.extend(store::checks(opened.as_ref().ok(), global));
+    Ok((checks, damaged))
+}
+
+#[cfg(feature = "postgres")]
+fn of_database(global: &Global) -> Result<Vec<Check>> {
+    database::checks(global)
+}
+
+#[cfg(not(feature = "postgres"))]
+fn of_database(global: &Global) -> Result<Vec<Check>> {
+    // Says why there is none.
+    open::any_reader(global).map(|_| Vec::new())
 }
 
 /// A folder that may not be entered may have a store in it.

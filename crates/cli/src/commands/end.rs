@@ -5,7 +5,7 @@ use dalsegno::script;
 use dalsegno_store::NewPayload;
 use serde::Serialize;
 
-use super::step::{AGENT, with_store, worker};
+use super::step::{AGENT, Access, worker};
 use crate::args::Global;
 use crate::args::step::End;
 use crate::exit::{Exit, Result};
@@ -38,8 +38,9 @@ pub fn run(args: &End, global: &Global, out: &mut Out) -> Result<Exit> {
                 Ok(text.map(|text| NewPayload::json(serde_json::json!(text).to_string())))
             }
         };
-        let ended = with_store(global, false, args.wait, async |store| {
-            script::end(store, &args.run, AGENT, &worker(), result).await
+        let access = Access::new(global, false, args.wait)?;
+        let ended = access.with_run(&args.run, async |store| {
+            script::end(store, &args.run, AGENT, &worker(), result.clone()).await
         });
         let ended = ended.await;
         lock.release();

@@ -6,14 +6,15 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 use dalsegno_store::portable::{PortableError, PortableReport};
-use dalsegno_store::{Export as What, LocalStore, StoreError};
+use dalsegno_store::transfer;
+use dalsegno_store::{Export as What, Store, StoreError};
 use serde::Serialize;
 
 use crate::args::Global;
 use crate::args::export::Export;
 use crate::exit::{Error, Exit, Result};
 use crate::output::text::shown;
-use crate::output::{Out, size};
+use crate::output::{Out, size, time};
 use crate::place::{Placing, cannot_write};
 use crate::{find, interrupt, open, runtime};
 
@@ -64,19 +65,19 @@ pub fn run(args: &Export, global: &Global, out: &mut Out) -> Result<Exit> {
     let store = open::reader(global)?;
     let what = match args.all {
         true => What::Store,
-        false => named(&store, args.runs())?,
+        false => named(&*store, args.runs())?,
     };
     if to_stdout {
-        let exported = store.export_to(&what, ToOut(out));
+        let exported = export(&*store, &what, ToOut(out));
         out.flush()?;
         return match (exported, out.is_gone()) {
             (_, true) => Err(Error::failed(
                 "the reader went away before the end of the file",
             )),
-            (exported, false) => Ok(exported.map(|_| Exit::Done)?),
+            (exported, false) => Ok(exported?.map(|_| Exit::Done)?),
         };
     }
-    let exported = to_file(&store, &what, args);
+    let exported = to_file(&*store, &what, args.file(), args.force);
     let report = exported.map_err(interrupt::or)?;
     match out.is_json() {
         true => out.json(&Document {
@@ -96,7 +97,7 @@ pub fn run(args: &Export, global: &Global, out: &mut Out) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn named(store: &LocalStore, runs: &[OsString]) -> Result<What> {
+fn named(store: &dyn Store, runs: &[OsString]) -> Result<What> {
     runtime::block_on(async {
         let mut streams = BTreeSet::new();
         for run in runs {
@@ -108,16 +109,29 @@ fn named(store: &LocalStore, runs: &[OsString]) -> Result<What> {
     })
 }
 
-fn to_file(store: &LocalStore, what: &What, args: &Export) -> Result<PortableReport> {
-    let mut file = BufWriter::with_capacity(1 << 20, Placing::begin(args.file(), args.force)?);
-    let report = match store.export_to(what, &mut file) {
+/// Exports; what went wrong with the store or the file is in the inner answer.
+fn export(
+    store: &dyn Store,
+    what: &What,
+    to: impl Write,
+) -> Result<Result<PortableReport, StoreError>> {
+    runtime::block_on(async { Ok(transfer::export(store, what, time::now_us(), to).await) })
+}
+
+/// Writes streams into a file that is whole under its name, or not there.
+///
+/// # Errors
+/// A stream is not there or damaged, the file is there, or it cannot be written.
+pub fn to_file(store: &dyn Store, what: &What, path: &Path, force: bool) -> Result<PortableReport> {
+    let mut file = BufWriter::with_capacity(1 << 20, Placing::begin(path, force)?);
+    let report = match export(store, what, &mut file)? {
         Err(StoreError::Portable(PortableError::Io { error, .. })) => {
-            return Err(cannot_write(args.file(), &error));
+            return Err(cannot_write(path, &error));
         }
         other => other?,
     };
     let file = file.into_inner();
-    let file = file.map_err(|e| cannot_write(args.file(), e.error()))?;
+    let file = file.map_err(|e| cannot_write(path, e.error()))?;
     file.finish()?;
     Ok(report)
 }

@@ -1,7 +1,7 @@
 //! `dalsegno fork`: a new run with the past of another one.
 
 use dalsegno::{Journal, StepId};
-use dalsegno_store::{LocalStore, Store, StreamId};
+use dalsegno_store::{Store, StreamId};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -38,20 +38,21 @@ struct Inherited {
 /// There is no such run, event or step; the name is taken; or the store is in use.
 pub fn run(args: &Fork, global: &Global, out: &mut Out) -> Result<Exit> {
     let fork = fork(args)?;
-    let store = open::owner(global).map_err(|e| in_use(e, global))?;
+    let opened = open::writer(global).map_err(|e| in_use(e, global))?;
+    let store = &*opened.store();
     let (name, forked, origin) = runtime::block_on(async {
-        let (id, _) = find::run(&store, &args.run).await?;
-        let name = dalsegno::fork_in(&store, &args.run, fork).await;
+        let (id, _) = find::run(store, &args.run).await?;
+        let name = dalsegno::fork_in(store, &args.run, fork).await;
         let name = match name {
             Ok(name) => name,
-            Err(e) => return Err(explained(args, &store, &id, e).await),
+            Err(e) => return Err(explained(args, store, &id, e).await),
         };
-        let forked = journal(&store, &StreamId::run(&name)?, usize::MAX).await?;
+        let forked = journal(store, &StreamId::run(&name)?, usize::MAX).await?;
         let at = forked.forked.as_ref().map_or(0, |forked| forked.sequence);
-        let origin = journal(&store, &id, usize::try_from(at).unwrap_or(usize::MAX)).await?;
+        let origin = journal(store, &id, usize::try_from(at).unwrap_or(usize::MAX)).await?;
         Ok((name, forked, origin))
     })?;
-    store.close()?;
+    opened.close()?;
     let document = Document {
         schema: "dalsegno.fork/1",
         run: &name,
@@ -103,7 +104,7 @@ fn in_use(error: Error, global: &Global) -> Error {
 }
 
 /// With the step that may have been meant.
-async fn explained(args: &Fork, store: &LocalStore, id: &StreamId, e: dalsegno::Error) -> Error {
+async fn explained(args: &Fork, store: &dyn Store, id: &StreamId, e: dalsegno::Error) -> Error {
     let steps = match (&e, journal(store, id, usize::MAX).await) {
         (dalsegno::Error::Fork { .. }, Ok(journal)) => journal.steps,
         _ => return e.into(),
@@ -121,7 +122,7 @@ async fn explained(args: &Fork, store: &LocalStore, id: &StreamId, e: dalsegno::
     }
 }
 
-async fn journal(store: &LocalStore, id: &StreamId, events: usize) -> Result<Journal> {
+async fn journal(store: &dyn Store, id: &StreamId, events: usize) -> Result<Journal> {
     Ok(Journal::fold(store.events(id, 1, events).await?))
 }
 

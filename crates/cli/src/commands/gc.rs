@@ -8,11 +8,15 @@ use serde::Serialize;
 use crate::args::Global;
 use crate::args::gc::Gc;
 use crate::exit::{Exit, Result};
+use crate::open::{self, Opened};
 use crate::output::style::Style;
 use crate::output::table::{Cell, Table};
 use crate::output::text::shown;
 use crate::output::{Out, size, time};
-use crate::{interrupt, open, runtime};
+use crate::{interrupt, runtime};
+
+#[cfg(feature = "postgres")]
+mod database;
 
 /// So many runs are named to a person.
 const NAMED: usize = 20;
@@ -47,11 +51,11 @@ struct Left {
 /// # Errors
 /// The store is in use or cannot be read, or something could not be written.
 pub fn run(args: &Gc, global: &Global, out: &mut Out) -> Result<Exit> {
-    let store = match args.dry_run {
-        true => open::reader(global)?,
-        false => open::owner(global)?,
+    let opened = match args.dry_run {
+        true => open::any_reader(global)?,
+        false => open::writer(global)?,
     };
-    let ended = ended(&store)?;
+    let ended = ended(&*opened.store())?;
     let retention = Retention {
         ended_before_us: cutoff(args, &ended),
         archive: false,
@@ -64,8 +68,19 @@ pub fn run(args: &Gc, global: &Global, out: &mut Out) -> Result<Exit> {
             ended_us: info.map_or(0, |info| info.updated_us),
         }
     };
-    let document = match args.dry_run {
-        true => {
+    let document = match (&opened, args.dry_run) {
+        #[cfg(feature = "postgres")]
+        (Opened::Database(database), dry_run) => {
+            let old = ended.iter();
+            let old: Vec<_> = old
+                .filter(|info| info.updated_us < retention.ended_before_us)
+                .collect();
+            match dry_run {
+                true => database::would_retire(&old, of),
+                false => database::retire(args, database, &retention, &old, of)?,
+            }
+        }
+        (Opened::Folder(store), true) => {
             let would = store.would_retire(&retention)?;
             Document {
                 schema: "dalsegno.gc/1",
@@ -77,7 +92,7 @@ pub fn run(args: &Gc, global: &Global, out: &mut Out) -> Result<Exit> {
                 bytes: would.bytes,
             }
         }
-        false => retire(args, &store, &retention, of)?,
+        (Opened::Folder(store), false) => retire(args, store, &retention, of)?,
     };
     match out.is_json() {
         true => out.json(&document)?,
@@ -133,7 +148,7 @@ fn archived(
     retired
 }
 
-fn ended(store: &LocalStore) -> Result<Vec<RunInfo>> {
+fn ended(store: &dyn Store) -> Result<Vec<RunInfo>> {
     let query = RunQuery {
         status: vec![Status::Completed, Status::Failed, Status::Cancelled],
         ..RunQuery::default()

@@ -6,18 +6,21 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use dalsegno_store::portable::verify_portable;
-use dalsegno_store::{ImportReport, LocalStore, StoreError, StreamId};
+use dalsegno_store::transfer::{self, Importing};
+use dalsegno_store::{ImportReport, StoreError, StreamId};
 use serde::Serialize;
 
 use super::export::Stream;
+use crate::address::Place;
 use crate::args::Global;
 use crate::args::import::Import;
 use crate::exit::{Error, Exit, Result};
 use crate::interrupt::{self, HalfMade};
-use crate::open;
+use crate::open::{self, Opened};
 use crate::output::text::shown;
 use crate::output::{Out, size};
 use crate::place::cannot_write;
+use crate::runtime;
 
 /// `dalsegno.import/1`
 #[derive(Serialize)]
@@ -48,10 +51,14 @@ pub fn run(args: &Import, global: &Global, out: &mut Out) -> Result<Exit> {
     })?;
     verify_portable(BufReader::with_capacity(1 << 20, file)).map_err(StoreError::from)?;
     let store = match args.create {
-        true => LocalStore::open(&global.store).map_err(|e| open::not_opened(&global.store, e))?,
-        false => open::owner(global).map_err(|e| no_store(e, global))?,
+        true => open::writer_or_new(&global.store)?,
+        false => open::writer(global).map_err(|e| no_store(e, global))?,
     };
-    let report = store.import(path, name.as_ref());
+    let report = match &store {
+        Opened::Folder(local) => local.import(path, name.as_ref()).map_err(Error::from),
+        #[cfg(feature = "postgres")]
+        Opened::Database(database) => into_database(database, path, name.as_ref()),
+    };
     let closed = store.close();
     let report = report?;
     closed?;
@@ -59,8 +66,29 @@ pub fn run(args: &Import, global: &Global, out: &mut Out) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+#[cfg(feature = "postgres")]
+fn into_database(
+    database: &open::Database,
+    path: &Path,
+    rename: Option<&StreamId>,
+) -> Result<ImportReport> {
+    use dalsegno_log::IoFailure;
+    let how = Importing {
+        rename,
+        ..Importing::default()
+    };
+    let open = || {
+        let file = File::open(path).map_err(|e| IoFailure::new("open", path, e))?;
+        Ok(BufReader::with_capacity(1 << 20, file))
+    };
+    runtime::block_on(async { Ok(transfer::import(database, &how, open).await?) })
+}
+
 /// The one thing that a missing store can mean here and nowhere else.
 fn no_store(error: Error, global: &Global) -> Error {
+    if Place::of(&global.store).is_database() {
+        return error;
+    }
     match global.store.join("store").exists() || error.exit != Exit::Failed {
         true => error,
         false => error.hint("name the store with --store DIR; --create makes a new one there"),

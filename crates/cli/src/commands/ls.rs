@@ -42,7 +42,7 @@ struct Row<'a> {
 /// The store cannot be read.
 pub fn run(args: &Ls, global: &Global, out: &mut Out) -> Result<Exit> {
     let store = open::reader(global)?;
-    let (runs, more) = runtime::block_on(find(global, &store, args))?;
+    let (runs, more) = runtime::block_on(find(global, &*store, args))?;
     match out.is_json() {
         true => out.json(&Document {
             schema: "dalsegno.ls/1",

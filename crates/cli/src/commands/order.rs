@@ -3,6 +3,7 @@
 use dalsegno::{Journal, Remote, Sent, StepId};
 use serde::Serialize;
 
+use crate::address::Place;
 use crate::args::Global;
 use crate::args::order::How;
 use crate::exit::{Error, Exit, Result};
@@ -64,7 +65,10 @@ pub async fn report(
                 let run = shown(order.run);
                 let seconds = time.as_secs_f64();
                 let what = format!("run {run} has not taken it up within {seconds} s");
-                let hint = format!("it is on disk and is not lost; {}", later(owner.as_deref()));
+                let hint = format!(
+                    "it is on disk and is not lost; {}",
+                    later(owner.as_deref(), global)
+                );
                 return Err(Error::failed(what).hint(hint));
             }
             Err(e) => return Err(e.into()),
@@ -90,14 +94,20 @@ pub async fn report(
         let (run, words) = (shown(order.run), shown(&order.words));
         out.line(match taken {
             Some(event) => format!("run {run}: {words}, taken up as event {event}"),
-            None => format!("run {run}: {words}, on disk; {}", later(owner.as_deref())),
+            None => format!(
+                "run {run}: {words}, on disk; {}",
+                later(owner.as_deref(), global)
+            ),
         })?;
     }
     Ok(Exit::Done)
 }
 
-fn later(owner: Option<&str>) -> String {
+fn later(owner: Option<&str>, global: &Global) -> String {
     match owner {
+        _ if Place::of(&global.store).is_database() => {
+            "the worker that has the run, or the next one, takes it up".to_owned()
+        }
         Some(owner) => format!("{} owns the store and takes it up", shown(owner)),
         None => "no process owns the store now: it is taken up at the next start".to_owned(),
     }

@@ -7,10 +7,11 @@ use serde::Serialize;
 use crate::args::Global;
 use crate::args::recover::Recover;
 use crate::exit::{Exit, Result};
+use crate::open::{self, Opened};
 use crate::output::style::Style;
 use crate::output::text::shown;
 use crate::output::{Out, size};
-use crate::{open, runtime};
+use crate::runtime;
 
 /// `dalsegno.recover/1`
 #[derive(Serialize)]
@@ -18,14 +19,14 @@ struct Document<'a> {
     schema: &'static str,
     dry_run: bool,
     owner: Option<&'a str>,
-    store: Option<Opened<'a>>,
+    store: Option<Opening<'a>>,
     letters: Letters,
     runs: Vec<Row<'a>>,
 }
 
 /// What opening the store did.
 #[derive(Serialize)]
-struct Opened<'a> {
+struct Opening<'a> {
     clean: bool,
     replayed: u64,
     torn_bytes: u64,
@@ -59,18 +60,21 @@ struct Row<'a> {
 pub fn run(args: &Recover, global: &Global, out: &mut Out) -> Result<Exit> {
     let owner = open::owner_now(global);
     let store = match args.dry_run {
-        true => open::reader(global)?,
-        false => open::owner(global)?,
+        true => open::any_reader(global)?,
+        false => open::writer(global)?,
     };
     let mut letters = Letters::default();
     let planned = runtime::block_on(async {
         match args.dry_run {
-            true => letters.waiting = super::doctor::letters(store.dir()).waiting,
-            false => letters = take_letters(&store).await?,
+            true => letters.waiting = store.letters_waiting(global).await?,
+            false => letters = take_letters(&*store.store()).await?,
         }
-        Ok(dalsegno::recovery_plan(&store).await?)
+        Ok(dalsegno::recovery_plan(&*store.store()).await?)
     })?;
-    let opened = (!args.dry_run).then(|| opened(&store));
+    let opened = match &store {
+        Opened::Folder(local) if !args.dry_run => Some(opened(local)),
+        _ => None,
+    };
     let document = Document {
         schema: "dalsegno.recover/1",
         dry_run: args.dry_run,
@@ -98,7 +102,7 @@ fn needs_person(run: &Planned) -> bool {
     matches!(action, RecoveryAction::NeedsPerson | RecoveryAction::Broken)
 }
 
-async fn take_letters(store: &LocalStore) -> Result<Letters> {
+async fn take_letters(store: &dyn Store) -> Result<Letters> {
     let taken = store.take_letters().await?;
     Ok(Letters {
         waiting: 0,
@@ -108,9 +112,9 @@ async fn take_letters(store: &LocalStore) -> Result<Letters> {
     })
 }
 
-fn opened(store: &LocalStore) -> Opened<'_> {
+fn opened(store: &LocalStore) -> Opening<'_> {
     let opened = store.opened();
-    Opened {
+    Opening {
         clean: opened.clean,
         replayed: opened.replayed,
         torn_bytes: opened.torn.as_ref().map_or(0, |torn| torn.bytes),

@@ -38,6 +38,9 @@ struct Document<'a> {
 /// # Errors
 /// It is in use, cannot be read, or `--yes` is missing.
 pub fn run(args: &Repair, global: &Global, out: &mut Out) -> Result<Exit> {
+    let instead = "PostgreSQL mends its own files: restore a base backup, or a dump of pg_dump; \
+                   `dalsegno verify` says what is damaged";
+    open::folder_only(global, "repair", instead)?;
     let dir = &global.store;
     let not_opened = |e| open::not_opened(dir, e);
     let before = verify::report(global, out)?;

@@ -36,7 +36,7 @@ struct Shown {
 /// There is no such run or event, or the store cannot be read.
 pub fn run(args: &Show, global: &Global, out: &mut Out) -> Result<Exit> {
     let store = open::reader(global)?;
-    let shown = runtime::block_on(read(global, &store, args))?;
+    let shown = runtime::block_on(read(global, &*store, args))?;
     match out.is_json() {
         true => out.json(&document::of(&shown))?,
         false => page::print(&shown, out)?,

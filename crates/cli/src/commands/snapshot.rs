@@ -52,6 +52,9 @@ struct CopyDocument {
 /// # Errors
 /// The store is in use or cannot be read, or something could not be written.
 pub fn run(args: &Snapshot, global: &Global, out: &mut Out) -> Result<Exit> {
+    let instead = "PostgreSQL has its own: pg_dump, or base backups with pg_basebackup; `dalsegno \
+                   copy` makes a folder of it";
+    open::folder_only(global, "snapshot", instead)?;
     if let Some(dir) = &args.dir {
         return copy(dir, global, out);
     }
@@ -60,8 +63,8 @@ pub fn run(args: &Snapshot, global: &Global, out: &mut Out) -> Result<Exit> {
         ..Document::default()
     };
     let store = match args.list {
-        true => open::reader(global)?,
-        false => open::owner(global).map_err(|e| in_use(e, global))?,
+        true => open::folder_reader(global, "snapshot", instead)?,
+        false => open::folder_owner(global, "snapshot", instead).map_err(|e| in_use(e, global))?,
     };
     match args.unpin {
         Some(position) => {

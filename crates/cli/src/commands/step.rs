@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use dalsegno::script::{self, Ask, Asked, Came, Ended, Permit};
 use dalsegno::{Effect, Failure};
-use dalsegno_store::{NewPayload, Options, Store};
+use dalsegno_store::{NewPayload, Store};
 use serde::Serialize;
 
+use crate::address::Place;
 use crate::args::Global;
 use crate::args::step::{FailedMeans, StepArgs};
 use crate::exit::{Error, Exit, Result};
@@ -30,13 +31,14 @@ use crate::process::{self, Ran, Signals, Task};
 use crate::run_lock::RunLock;
 use crate::{open, runtime};
 
+mod access;
 mod result;
 mod words;
 
+pub use access::Access;
+
 /// The agent that runs of scripts are of.
 pub const AGENT: &str = "shell";
-/// Segments of a store that a step makes: small, because each opening reads the newest.
-const SEGMENT_BYTES: u64 = 1 << 20;
 /// How long a probe may take if the step has no time limit of its own.
 const PROBE_LIMIT: Duration = Duration::from_secs(60);
 /// The first wait before another attempt, and the longest.
@@ -69,7 +71,18 @@ struct Document<'a> {
 /// # Errors
 /// There is no exit code of the command to end with.
 pub fn run(args: &StepArgs, global: &Global, out: &mut Out) -> Result<Exit> {
-    let done = runtime::block_on(StepRun { args, global, out }.all());
+    let done = runtime::block_on(async {
+        // Names that cannot be one make no store.
+        script::check(&ask(args, ""))?;
+        let access = Access::new(global, true, args.wait)?;
+        let step = StepRun {
+            args,
+            global,
+            access,
+            out,
+        };
+        step.all().await
+    });
     // That it failed is the command's word.
     done.map_err(|error| match error.exit {
         Exit::Failed => Error {
@@ -80,28 +93,11 @@ pub fn run(args: &StepArgs, global: &Global, out: &mut Out) -> Result<Exit> {
     })
 }
 
-/// Opens the store for a moment, as its owner.
-///
-/// # Errors
-/// It cannot be opened, used or let go of.
-pub async fn with_store<T, F>(global: &Global, create: bool, wait: Duration, work: F) -> Result<T>
-where
-    F: AsyncFnOnce(&Arc<dyn Store>) -> std::result::Result<T, dalsegno::Error>,
-{
-    let options = Options::new()
-        .without_threads()
-        .segment_bytes(SEGMENT_BYTES);
-    let local = open::owner_within(global, options, create, wait).await?;
-    let store: Arc<dyn Store> = Arc::new(local.clone());
-    let done = work(&store).await;
-    let handed_over = local.hand_over();
-    let done = done?;
-    handed_over?;
-    Ok(done)
-}
-
 /// Whether there is a store that somebody has finished making.
 fn is_made(global: &Global) -> bool {
+    if Place::of(&global.store).is_database() {
+        return true;
+    }
     let Ok(files) = std::fs::read_dir(global.store.join("log")) else {
         return false;
     };
@@ -120,7 +116,19 @@ pub fn worker() -> String {
 struct StepRun<'a> {
     args: &'a StepArgs,
     global: &'a Global,
+    access: Access<'a>,
     out: &'a mut Out,
+}
+
+fn ask<'a>(args: &'a StepArgs, worker: &'a str) -> Ask<'a> {
+    Ask {
+        run: &args.run,
+        agent: AGENT,
+        worker,
+        name: &args.name,
+        effect: args.effect.effect(),
+        input: input(args),
+    }
 }
 
 /// What to do when a command has ended.
@@ -134,18 +142,9 @@ enum Next {
 impl StepRun<'_> {
     async fn all(mut self) -> Result<Exit> {
         let worker = worker();
-        let ask = Ask {
-            run: &self.args.run,
-            agent: AGENT,
-            worker: &worker,
-            name: &self.args.name,
-            effect: self.args.effect.effect(),
-            input: input(self.args),
-        };
-        // Names that cannot be one make no store.
-        script::check(&ask)?;
+        let ask = ask(self.args, &worker);
         if !is_made(self.global) {
-            with_store(self.global, true, self.args.wait, async |_| Ok(())).await?;
+            self.access.with(true, async |_| Ok(())).await?;
         }
         let what = format!("for its step {}", self.args.name);
         let (run, wait, store) = (&self.args.run, self.args.wait, &self.global.store);
@@ -185,8 +184,10 @@ impl StepRun<'_> {
         let mut left = self.args.retry;
         let mut pause = RETRY_WAIT.0;
         loop {
+            let run = &self.args.run;
             let (asked, listening) = self
-                .with_store(async |store| {
+                .access
+                .with_run(run, async |store| {
                     // Who waits for the store can be told to end; who has recorded an intent has
                     // to record what became of it.
                     let listening = taken_over.take().map_or_else(Signals::take_over, Ok);
@@ -222,7 +223,7 @@ impl StepRun<'_> {
     where
         F: AsyncFnOnce(&Arc<dyn Store>) -> std::result::Result<T, dalsegno::Error>,
     {
-        with_store(self.global, false, self.args.wait, work).await
+        self.access.with(false, work).await
     }
 
     /// Says what there is to say about a step that is not executed.
@@ -298,7 +299,7 @@ impl StepRun<'_> {
                 not_written = not_written.take().or(written.err());
             }
         });
-        let ran = match ran.await {
+        let ran = match self.access.keeping(&permit, ran).await {
             Ok(ran) => ran,
             Err(e) => return self.not_started(permit, &e).await,
         };
@@ -413,7 +414,8 @@ impl StepRun<'_> {
                 timeout: Some(self.args.timeout.unwrap_or(PROBE_LIMIT)),
                 reads_stdin: false,
             };
-            let asked = process::run(&task, signals, |_, _| {}).await;
+            let asked = process::run(&task, signals, |_, _| {});
+            let asked = self.access.keeping(&permit, asked).await;
             match asked {
                 Ok(ran) if ran.status.success() && ran.too_much.is_none() => {
                     return self.happened(permit, ran).await;

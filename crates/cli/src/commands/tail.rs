@@ -10,11 +10,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::Global;
 use crate::args::tail::Tail;
 use crate::exit::{Error, Exit, Result};
+use crate::open::{self, Opened};
 use crate::output::Out;
 use crate::output::event::{EventDocument, line};
 use crate::output::style::Style;
 use crate::output::text::shown;
-use crate::{find, open, runtime};
+use crate::{find, runtime};
+
+#[cfg(feature = "postgres")]
+mod database;
 
 /// So many events are read at once.
 const PAGE: usize = 1024;
@@ -37,15 +41,16 @@ struct Document<'a> {
 /// # Errors
 /// There is no such run, or the store cannot be read any more.
 pub fn run(args: &Tail, global: &Global, out: &mut Out) -> Result<Exit> {
-    let store = open::reader(global)?;
+    let opened = open::any_reader(global)?;
+    let store = &*opened.store();
     runtime::block_on(async {
         let mut end = signal(SignalKind::terminate()).map_err(no_signals)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-        let mut follow = Following::new(&store, args).await?;
+        let mut follow = Following::new(&opened, args).await?;
         loop {
             // First this, then the reading: what is added in between ends the wait.
             let position = store.position().await?;
-            let ended = follow.drain(&store, out).await?;
+            let ended = follow.drain(store, out).await?;
             out.flush()?;
             if ended || out.is_gone() {
                 return Ok(Exit::Done);
@@ -65,19 +70,43 @@ fn no_signals(error: std::io::Error) -> Error {
 
 /// What is followed, and how far that is.
 enum Following {
-    Run { id: StreamId, next: u64 },
-    All { after: Position },
+    Run {
+        id: StreamId,
+        next: u64,
+    },
+    All {
+        local: LocalStore,
+        after: Position,
+    },
+    #[cfg(feature = "postgres")]
+    Database(database::Seen),
 }
 
 impl Following {
-    async fn new(store: &LocalStore, args: &Tail) -> Result<Following> {
+    async fn new(opened: &Opened, args: &Tail) -> Result<Following> {
         let Some(name) = &args.run else {
-            let after = match args.from {
-                Some(from) => from.saturating_sub(1),
-                None => last_of_all(store, args.last).await?,
+            return match opened {
+                Opened::Folder(local) => {
+                    let after = match args.from {
+                        Some(from) => from.saturating_sub(1),
+                        None => last_of_all(local, args.last).await?,
+                    };
+                    let local = local.clone();
+                    Ok(Following::All { local, after })
+                }
+                #[cfg(feature = "postgres")]
+                Opened::Database(database) => match args.from {
+                    None => Ok(Following::Database(
+                        database::Seen::new(database, args.last).await?,
+                    )),
+                    Some(_) => Err(Error::usage(
+                        "the events of a database have no common order that --from could name",
+                    )
+                    .hint("name a run, and --from is one of its events")),
+                },
             };
-            return Ok(Following::All { after });
         };
+        let store = &*opened.store();
         let (id, head) = find::run(store, name).await?;
         let last = (head.sequence + 1).saturating_sub(args.last as u64);
         let next = args.from.unwrap_or(last).max(1);
@@ -85,7 +114,7 @@ impl Following {
     }
 
     /// Prints what is there. Whether nothing can follow.
-    async fn drain(&mut self, store: &LocalStore, out: &mut Out) -> Result<bool> {
+    async fn drain(&mut self, store: &dyn Store, out: &mut Out) -> Result<bool> {
         loop {
             match self {
                 Following::Run { id, next } => {
@@ -101,8 +130,8 @@ impl Following {
                         return has_ended(store, id, *next).await;
                     }
                 }
-                Following::All { after } => {
-                    let page = store.events_after(*after, PAGE)?;
+                Following::All { local, after } => {
+                    let page = local.events_after(*after, PAGE)?;
                     for (position, event) in &page {
                         *after = *position;
                         if event.stream.kind() == StreamKind::Run {
@@ -113,6 +142,13 @@ impl Following {
                         return Ok(false);
                     }
                 }
+                #[cfg(feature = "postgres")]
+                Following::Database(seen) => {
+                    for event in seen.news(store).await? {
+                        print_of(None, &event, true, out)?;
+                    }
+                    return Ok(false);
+                }
             }
             if out.is_gone() {
                 return Ok(true);
@@ -122,7 +158,7 @@ impl Following {
 }
 
 /// Whether nothing can follow what was printed, up to the event before `next`.
-async fn has_ended(store: &LocalStore, id: &StreamId, next: u64) -> Result<bool> {
+async fn has_ended(store: &dyn Store, id: &StreamId, next: u64) -> Result<bool> {
     let Some(head) = store.head(id).await? else {
         return Ok(true);
     };
@@ -156,6 +192,15 @@ async fn last_of_all(store: &LocalStore, count: usize) -> Result<Position> {
 }
 
 fn print(position: Option<Position>, event: &Event, out: &mut Out) -> Result<()> {
+    print_of(position, event, position.is_some(), out)
+}
+
+fn print_of(
+    position: Option<Position>,
+    event: &Event,
+    is_one_of_many: bool,
+    out: &mut Out,
+) -> Result<()> {
     if out.is_json() {
         out.json(&Document {
             schema: "dalsegno.event/1",
@@ -166,9 +211,9 @@ fn print(position: Option<Position>, event: &Event, out: &mut Out) -> Result<()>
         return Ok(());
     }
     let line = line(event);
-    match position {
-        None => out.line(line)?,
-        Some(_) => {
+    match is_one_of_many {
+        false => out.line(line)?,
+        true => {
             let name = out.paint(Style::Bold, &shown(event.stream.name()));
             let (at, what) = line.split_once("  ").unwrap_or(("", &line));
             out.line(format!("{at}  {name} {}", what.trim_start()))?;

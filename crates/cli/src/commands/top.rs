@@ -24,7 +24,7 @@ use crate::args::top::Top;
 use crate::exit::{Error, Exit, Result};
 use crate::output::text::shown;
 use crate::output::{Out, time};
-use crate::{left_behind, open, runtime};
+use crate::{address, left_behind, open, runtime};
 
 mod app;
 mod data;
@@ -117,7 +117,7 @@ struct Watching<'a> {
 impl<'a> Watching<'a> {
     fn new(args: &Top, global: &'a Global, remote: Remote, color: bool) -> Watching<'a> {
         let (news, heard) = unbounded_channel();
-        let store = shown(&global.store.display().to_string());
+        let store = address::named(&global.store);
         Watching {
             global,
             by: args.by.clone(),
@@ -225,7 +225,7 @@ impl<'a> Watching<'a> {
 
     /// What nobody tells of: who owns the store, and whether it can be read again.
     fn look_around(&mut self) {
-        self.app.owner = open::owner_now(self.global);
+        self.app.owner = open::owner_words(self.global);
         self.ticks += 1;
         // There are ages in them, in seconds while they are young.
         let updated_us = self.app.selected_run().map(|run| run.info.updated_us);
@@ -246,7 +246,7 @@ impl<'a> Watching<'a> {
         if let Some(given) = given.rev().find(|given| given.number == news.number) {
             given.fate = news.fate;
         }
-        self.app.owner = open::owner_now(self.global);
+        self.app.owner = open::owner_words(self.global);
     }
 
     /// Takes a key; whether it was the last one.

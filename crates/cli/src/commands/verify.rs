@@ -9,6 +9,8 @@ use dalsegno_store::portable::{PortableError, verify_portable};
 use dalsegno_store::{Options, Problem, StoreError, StoreReport};
 use serde::Serialize;
 
+#[cfg(feature = "postgres")]
+use crate::address::Place;
 use crate::args::Global;
 use crate::args::verify::Verify;
 use crate::exit::{Error, Exit, Result};
@@ -17,6 +19,9 @@ use crate::output::style::Style;
 use crate::output::text::shown;
 use crate::output::{Out, size};
 use crate::progress::Progress;
+
+#[cfg(feature = "postgres")]
+mod database;
 
 /// `dalsegno.verify/1`
 #[derive(Serialize)]
@@ -82,6 +87,10 @@ pub fn run(args: &Verify, global: &Global, out: &mut Out) -> Result<Exit> {
 }
 
 fn verify_store(args: &Verify, global: &Global, out: &mut Out) -> Result<Exit> {
+    #[cfg(feature = "postgres")]
+    if Place::of(&global.store).is_database() {
+        return database::verify(args, global, out);
+    }
     let report = report(global, out)?;
     match out.is_json() {
         true => out.json(&document(&report, args.heads))?,

@@ -17,8 +17,8 @@ use crate::{find, left_behind, open, runtime};
 pub fn run(args: &Why, global: &Global, out: &mut Out) -> Result<Exit> {
     let store = open::reader(global)?;
     let why = runtime::block_on(async {
-        find::run(&store, &args.run).await?;
-        left_behind::why(global, &store, &args.run).await
+        find::run(&*store, &args.run).await?;
+        left_behind::why(global, &*store, &args.run).await
     })?;
     let owner = open::owner_now(global);
     if out.is_json() {
@@ -29,7 +29,7 @@ pub fn run(args: &Why, global: &Global, out: &mut Out) -> Result<Exit> {
         out.json(&document)?;
     } else {
         out.line(shown_lines(&why.to_string()).trim_end())?;
-        let owner = owner.unwrap_or_else(|| "nobody now".to_owned());
+        let owner = open::owner_words(global).unwrap_or_else(|| "nobody now".to_owned());
         out.line(format!("{:14}  {}", "store owner", shown_lines(&owner)))?;
         for (at, command) in commands(&why).iter().enumerate() {
             let name = if at == 0 { "try" } else { "" };

@@ -5,9 +5,11 @@
 use std::sync::Arc;
 
 use dalsegno_store::mailbox::NewLetter;
+use dalsegno_store::payload::Piece;
 use dalsegno_store::{
-    Answer, Append, Appended, Event, Lease, LetterRef, LettersTaken, Limits, Payload, Position,
-    Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer, Version,
+    Answer, Append, Appended, Event, Foreign, Hash, Lease, LetterRef, LettersTaken, Limits,
+    Payload, Position, Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer,
+    Version,
 };
 
 /// Another store, for reading.
@@ -52,6 +54,18 @@ impl Store for ReadOnly {
         limit: usize,
     ) -> Answer<'a, Vec<Event>> {
         self.0.events(stream, from, limit)
+    }
+
+    fn pieces<'a>(&'a self, hashes: &'a [Hash]) -> Answer<'a, Vec<Vec<u8>>> {
+        self.0.pieces(hashes)
+    }
+
+    fn take_over(&self, _pieces: Vec<Piece>, _streams: Vec<Foreign>) -> Answer<'_, Position> {
+        refused()
+    }
+
+    fn let_go_on<'a>(&'a self, _runs: &'a [StreamId]) -> Answer<'a, ()> {
+        refused()
     }
 
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {

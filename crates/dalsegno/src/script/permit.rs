@@ -73,6 +73,19 @@ impl Permit {
         &self.key
     }
 
+    /// Goes on holding the run while the effect is under way. To be called every
+    /// [`super::KEEP_EVERY`] where processes share the store; elsewhere there is nothing to do.
+    ///
+    /// # Errors
+    /// The store, or somebody else has the run.
+    pub async fn keep(&self, store: &Arc<dyn Store>) -> Result<(), Error> {
+        if store.is_shared() {
+            let for_us = super::lease_us(&**store);
+            store.renew_lease(&self.run, self.token, for_us).await?;
+        }
+        Ok(())
+    }
+
     /// Records what it came to; the run waits for the next step. Says so if the result was too large
     /// to be recorded: that is its outcome then.
     ///

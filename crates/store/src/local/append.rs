@@ -12,7 +12,7 @@ use super::{Core, Inner, lock};
 use crate::error::StoreError;
 use crate::event::{Event, Version};
 use crate::hash::Hash;
-use crate::judge::{self, Judge, Payloads, within};
+use crate::judge::{self, Judge, Payloads, Placed, within};
 use crate::local::record;
 use crate::name::StreamId;
 use crate::payload::Piece;
@@ -219,34 +219,38 @@ impl Inner {
         })
     }
 
-    /// Appends events as they are, and one of the store's own that says where they are from.
+    /// Appends events as they are, and some of the store's own that say where they are from.
     pub fn append_foreign(
         &self,
         core: &mut Core,
-        events: Vec<(Event, Vec<u8>)>,
-        note: NewEvent,
+        foreign: Vec<Placed>,
+        notes: Vec<NewEvent>,
     ) -> Result<u64, StoreError> {
-        if core.closed {
-            return Err(StoreError::Closed);
-        }
         let log = self.disk.log()?;
         let own = core.state.streams.get(&StreamId::store());
-        let sequence = own.map_or(1, |own| own.head.sequence + 1);
-        let clocks = events.iter().map(|(event, _)| event.clock);
-        let clock = clocks.fold(core.state.clock, u64::max).saturating_add(1);
+        let mut head = own.map_or(Version::START, |own| own.head);
+        let clocks = foreign.iter().map(|placed| placed.event.clock);
+        let mut clock = clocks.fold(core.state.clock, u64::max);
         let now_us = self.options.clock.now_us();
-        let mut event = Event::new(StreamId::store(), sequence, clock, now_us, note.kind);
-        event.fields = note.fields;
-        let note = (event.encode(), event);
-        let events: Vec<_> = events.into_iter().chain([(note.1, note.0)]).collect();
-        let records: Vec<_> = events
+        let mut all = foreign;
+        for note in notes {
+            clock = clock.saturating_add(1);
+            let sequence = head.sequence + 1;
+            let mut event = Event::new(StreamId::store(), sequence, clock, now_us, note.kind);
+            event.fields = note.fields;
+            let bytes = event.encode();
+            head = head.after(&bytes);
+            let hash = head.hash;
+            all.push(Placed { event, bytes, hash });
+        }
+        let records: Vec<_> = all
             .iter()
-            .map(|(_, e)| record::of_event_bytes(e))
+            .map(|placed| record::of_event_bytes(&placed.bytes))
             .collect();
         let lsns = log.append_batch(&records)?;
-        for (lsn, (event, bytes)) in lsns.clone().zip(events) {
+        for (lsn, Placed { event, bytes, hash }) in lsns.clone().zip(all) {
             core.written += bytes.len() as u64 + RECORD_OVERHEAD_BYTES;
-            core.take_foreign(lsn, &event, bytes.into());
+            core.take(lsn, &event, bytes.into(), hash);
         }
         Ok(*lsns.end())
     }
@@ -305,12 +309,6 @@ impl Core {
     pub fn take(&mut self, lsn: u64, event: &Event, bytes: Arc<[u8]>, hash: Hash) {
         self.state.apply_hashed(event, |_| hash);
         self.remember_event(lsn, event, bytes, Some(hash));
-    }
-
-    /// The same for an event whose hash nobody has computed yet.
-    fn take_foreign(&mut self, lsn: u64, event: &Event, bytes: Arc<[u8]>) {
-        self.state.apply(event, &bytes);
-        self.remember_event(lsn, event, bytes, None);
     }
 
     fn remember_event(&mut self, lsn: u64, event: &Event, bytes: Arc<[u8]>, hash: Option<Hash>) {

@@ -4,12 +4,14 @@ use super::disk::Disk;
 use super::{LocalStore, lock};
 use crate::error::StoreError;
 use crate::event::{Event, LetterRef, Payload, Version};
+use crate::hash::Hash;
 use crate::mailbox::NewLetter;
 use crate::name::{StreamId, StreamKind};
+use crate::payload::Piece;
 use crate::state::Lease;
 use crate::store::{
-    Answer, Append, Appended, LettersTaken, Limits, Position, Recorded, RunInfo, RunQuery, Store,
-    Timer,
+    Answer, Append, Appended, Foreign, LettersTaken, Limits, Position, Recorded, RunInfo, RunQuery,
+    Store, Timer,
 };
 
 impl Store for LocalStore {
@@ -85,6 +87,14 @@ impl Store for LocalStore {
 
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
         Box::pin(async move { self.inner.looking_again(|| self.inner.payload(payload)) })
+    }
+
+    fn pieces<'a>(&'a self, hashes: &'a [Hash]) -> Answer<'a, Vec<Vec<u8>>> {
+        Box::pin(async move { self.inner.pieces(hashes) })
+    }
+
+    fn take_over(&self, pieces: Vec<Piece>, streams: Vec<Foreign>) -> Answer<'_, Position> {
+        Box::pin(async move { self.inner.take_over_alone(&pieces, &streams) })
     }
 
     fn streams<'a>(

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use dalsegno_log::SegmentInfo;
 
 use super::record::{self, Record};
-use super::transfer::Export;
 use super::{Inner, LocalStore, indexes, lock};
 use crate::error::StoreError;
 use crate::event::{Body, Event};
@@ -32,6 +31,7 @@ use crate::payload;
 use crate::rules::Rule;
 use crate::state::{State, field};
 use crate::store::NewEvent;
+use crate::transfer::Export;
 
 mod preview;
 
@@ -79,7 +79,7 @@ impl LocalStore {
     /// A file could not be read or written. Whatever was begun is taken up again next time.
     pub fn retire(&self, retention: &Retention) -> Result<Retired, StoreError> {
         let archive = retention.archive.then(|| self.inner.folder.archive());
-        self.inner.retire(retention, archive.as_deref())
+        self.retire_with(retention, archive.as_deref())
     }
 
     /// The same with the runs first written into portable files in a folder of the caller's, which
@@ -95,7 +95,7 @@ impl LocalStore {
         let fs = &self.inner.folder.fs;
         let absolute = fs.absolute(archive);
         let archive = absolute.map_err(|e| dalsegno_log::IoFailure::new("find", archive, e))?;
-        self.inner.retire(retention, Some(&archive))
+        self.retire_with(retention, Some(&archive))
     }
 
     /// What [`LocalStore::retire`] would do. Changes nothing, and works beside an owner. Reads the
@@ -108,37 +108,33 @@ impl LocalStore {
     }
 }
 
-impl Inner {
-    fn retire(&self, retention: &Retention, archive: Option<&Path>) -> Result<Retired, StoreError> {
-        let _one_at_a_time = lock(&self.retiring);
+impl LocalStore {
+    fn retire_with(
+        &self,
+        retention: &Retention,
+        archive: Option<&Path>,
+    ) -> Result<Retired, StoreError> {
+        let inner = &self.inner;
+        let _one_at_a_time = lock(&inner.retiring);
         let mut done = Retired::default();
-        self.reclaim(&mut done)?;
-        let mut runs = self.old_runs(retention)?;
+        inner.reclaim(&mut done)?;
+        let mut runs = inner.old_runs(retention)?;
         if let Some(archive) = archive.filter(|_| !runs.is_empty()) {
             runs = self.archive(runs, archive, &mut done)?;
         }
-        for runs in by_bytes(&runs, self.options.own_event_bytes() / 2) {
-            self.append_own_at(|lsn, state| {
+        for runs in by_bytes(&runs, inner.options.own_event_bytes() / 2) {
+            inner.append_own_at(|lsn, state| {
                 let events = [runs_retired(runs, lsn)].into_iter();
                 let mut letters = letters_taken(state);
-                if self.options.mutant.breaks(Rule::RepeatLetters) {
+                if inner.options.mutant.breaks(Rule::RepeatLetters) {
                     letters = letters_taken(&State::default());
                 }
                 events.chain(letters).collect()
             })?;
         }
         done.runs = runs;
-        self.reclaim(&mut done)?;
+        inner.reclaim(&mut done)?;
         Ok(done)
-    }
-
-    /// The finished runs that are to go.
-    fn old_runs(&self, retention: &Retention) -> Result<Vec<StreamId>, StoreError> {
-        let (ended, ()) = self.ended_and(|_| ())?;
-        let old = ended
-            .into_values()
-            .filter(|run| run.ended_us < retention.ended_before_us);
-        Ok(old.map(|run| run.run).collect())
     }
 
     /// Writes runs into portable files; those that are in one now.
@@ -151,7 +147,7 @@ impl Inner {
         // One that has lost something since it ended must not keep the others from going.
         runs.retain(|run| {
             let only = Export::Streams(BTreeSet::from([run.clone()]));
-            let whole = match self.export(&only, std::io::sink()) {
+            let whole = match self.export_to(&only, std::io::sink()) {
                 Err(e @ StoreError::Damaged { .. }) => Err(e.to_string()),
                 _ => Ok(()),
             };
@@ -159,9 +155,9 @@ impl Inner {
                 .extend(whole.clone().err().map(|why| (run.clone(), why)));
             whole.is_ok()
         });
-        let created = self.folder.fs.create_dir(dir);
+        let created = self.inner.folder.fs.create_dir(dir);
         created.map_err(|e| dalsegno_log::IoFailure::new("create", dir, e))?;
-        let position = lock(&self.core).applied;
+        let position = lock(&self.inner.core).applied;
         for (n, runs) in runs.chunks(RUNS_PER_ARCHIVE).enumerate() {
             let path = dir.join(format!("runs-{position:020}-{n}.dalsegno"));
             let runs: BTreeSet<StreamId> = runs.iter().cloned().collect();
@@ -169,6 +165,17 @@ impl Inner {
             done.archives.push(path);
         }
         Ok(runs)
+    }
+}
+
+impl Inner {
+    /// The finished runs that are to go.
+    fn old_runs(&self, retention: &Retention) -> Result<Vec<StreamId>, StoreError> {
+        let (ended, ()) = self.ended_and(|_| ())?;
+        let old = ended
+            .into_values()
+            .filter(|run| run.ended_us < retention.ended_before_us);
+        Ok(old.map(|run| run.run).collect())
     }
 
     /// Frees the space of runs that are gone, if there are any.

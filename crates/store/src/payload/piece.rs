@@ -113,7 +113,7 @@ pub fn children(piece: &[u8]) -> Result<Vec<Child>, BadPiece> {
 
 /// What is under the piece with this hash: the length of all content, and the pieces that it refers
 /// to; none for a leaf.
-pub(crate) fn under(hash: &Hash, piece: &[u8]) -> Result<(u64, Vec<Child>), BadPiece> {
+pub fn under(hash: &Hash, piece: &[u8]) -> Result<(u64, Vec<Child>), BadPiece> {
     Ok(match open(hash, piece)? {
         Content::Leaf(bytes) => (bytes.len() as u64, Vec::new()),
         Content::Node(children) => (children.iter().map(|child| child.len).sum(), children),

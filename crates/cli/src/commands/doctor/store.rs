@@ -1,7 +1,6 @@
 //! What the store says about itself.
 
 use std::path::Path;
-use std::time::SystemTime;
 
 use dalsegno_store::{FORMAT, LocalStore, RunQuery, Store};
 
@@ -9,7 +8,7 @@ use super::Check;
 use crate::args::Global;
 use crate::exit::{Error, Exit};
 use crate::output::{size, text::shown, time};
-use crate::{open, runtime};
+use crate::{address, open, runtime};
 
 /// The day before the first release: no clock that is right says less.
 const TOO_EARLY_US: u64 = 1_767_225_600_000_000;
@@ -37,7 +36,7 @@ pub fn format(opened: &Result<LocalStore, Error>, global: &Global) -> Check {
                 let runs = runs.map_or(String::new(), |(open, all)| {
                     format!(", {}, {open} unfinished", size::count(all, "run"))
                 });
-                let dir = shown(&global.store.display().to_string());
+                let dir = address::named(&global.store);
                 Check::ok("store", format!("{dir}, format {FORMAT}{runs}"))
             }
         },
@@ -45,7 +44,7 @@ pub fn format(opened: &Result<LocalStore, Error>, global: &Global) -> Check {
     }
 }
 
-fn unfinished_and_all(store: &LocalStore) -> Option<(usize, u64)> {
+pub fn unfinished_and_all(store: &dyn Store) -> Option<(usize, u64)> {
     let runs = runtime::block_on(async { Ok(store.runs(&RunQuery::default()).await?) }).ok()?;
     let open = runs.iter().filter(|run| !run.status.is_final()).count();
     Some((open, runs.len() as u64))
@@ -114,41 +113,8 @@ fn newest_us(store: &LocalStore) -> Option<u64> {
     runs.iter().map(|run| run.updated_us).max()
 }
 
-/// What is in the mailbox.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Mailbox {
-    /// Letters that wait.
-    pub waiting: u64,
-    /// How long the first of them has waited.
-    oldest_us: u64,
-    /// Files that were set aside.
-    bad: u64,
-}
-
-/// Looks into the mailbox of a store, by the names of its files only.
-pub fn letters(dir: &Path) -> Mailbox {
-    let mut found = Mailbox::default();
-    let entries = std::fs::read_dir(dir.join("mailbox"));
-    for entry in entries.into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        match () {
-            () if name.ends_with(".letter") => {
-                found.waiting += 1;
-                let written = entry.metadata().and_then(|data| data.modified());
-                let age = written.map(|at| SystemTime::now().duration_since(at));
-                if let Ok(Ok(age)) = age {
-                    found.oldest_us = found.oldest_us.max(age.as_micros() as u64);
-                }
-            }
-            () if name.ends_with(".bad") => found.bad += 1,
-            () => {}
-        }
-    }
-    found
-}
-
 fn mailbox(dir: &Path, has_owner: bool) -> Check {
-    let found = letters(dir);
+    let found = open::letters(dir);
     let age = time::span(found.oldest_us);
     let waiting = match found.waiting {
         1 => format!("1 letter waits, for {age}"),

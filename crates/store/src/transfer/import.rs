@@ -1,0 +1,265 @@
+//! A portable file into any store.
+//!
+//! Invariants: nothing of a file is believed before all of it was verified. A stream is imported
+//! whole, in one go, or not at all; one that is there already is continued if the file's history
+//! begins with it, and left alone otherwise.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use super::refused;
+use crate::error::StoreError;
+use crate::event::Version;
+use crate::hash::Hash;
+use crate::judge::within;
+use crate::name::{StreamId, StreamKind};
+use crate::payload::Piece;
+use crate::portable::{Item, PortableReader, renamed};
+use crate::state::COUNT_LIMIT;
+use crate::store::{Foreign, Store};
+
+/// Pieces are stored when they are so many bytes, and with the events that they are for.
+const PIECES_BYTES: usize = 4 << 20;
+/// What stands around an event in a store, at most.
+const AROUND_EVENT_BYTES: u64 = 96;
+
+/// What an import came to, by the names the streams have here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImportReport {
+    /// Streams that are new here or were continued, with their heads.
+    pub imported: BTreeMap<StreamId, Version>,
+    /// Streams that were here already, as long or longer.
+    pub present: Vec<StreamId>,
+    /// Streams that stay where they came from: what happened to the other store itself.
+    pub left_out: Vec<StreamId>,
+    /// How many events were added.
+    pub events: u64,
+}
+
+/// How to import.
+#[derive(Clone, Debug, Default)]
+pub struct Importing<'a> {
+    /// The only stream of the file gets this name here.
+    pub rename: Option<&'a StreamId>,
+    /// What the new events of one stream may take.
+    pub stream_limit_bytes: Option<u64>,
+}
+
+/// What verifying a file told about one of its streams.
+struct Incoming {
+    head: Version,
+    bytes: u64,
+    /// The hash at the place where the stream ends here.
+    here: Option<Hash>,
+}
+
+/// A stream that is to be imported.
+struct Wanted {
+    to: StreamId,
+    /// Where it is here.
+    from: Version,
+    head: Version,
+}
+
+/// Reads a portable file into a store; `open` gives it from its first byte on, and is called twice.
+/// What was imported is durable when it answers.
+///
+/// # Errors
+/// The file is damaged, a stream of it is here with another history, or it is too large for this
+/// store. Streams that were imported before the error are complete; importing the file again goes on.
+pub async fn import<R: Read>(
+    store: &dyn Store,
+    how: &Importing<'_>,
+    mut open: impl FnMut() -> Result<R, StoreError>,
+) -> Result<ImportReport, StoreError> {
+    let incoming = survey(store, how, PortableReader::open(open()?)?).await?;
+    let mut report = ImportReport::default();
+    let mut wanted = plan(store, &incoming, how, &mut report).await?;
+    let present = report.present.iter();
+    let mut runs: Vec<StreamId> = present.filter(|s| is_run(s)).cloned().collect();
+    if !wanted.is_empty() {
+        let mut reader = PortableReader::open(open()?)?;
+        take(store, &mut reader, &mut wanted, &mut report).await?;
+    }
+    runs.extend(report.imported.keys().filter(|s| is_run(s)).cloned());
+    store.let_go_on(&runs).await?;
+    Ok(report)
+}
+
+fn is_run(stream: &StreamId) -> bool {
+    stream.kind() == StreamKind::Run
+}
+
+async fn take<R: Read>(
+    store: &dyn Store,
+    reader: &mut PortableReader<R>,
+    wanted: &mut BTreeMap<StreamId, Wanted>,
+    report: &mut ImportReport,
+) -> Result<(), StoreError> {
+    let mut events: BTreeMap<StreamId, Vec<Vec<u8>>> = BTreeMap::new();
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut pieces_bytes = 0;
+    while let Some(item) = reader.next()? {
+        let (event, bytes, version) = match item {
+            Item::Piece { hash, bytes } => {
+                pieces_bytes += bytes.len();
+                pieces.push(Piece { hash, bytes });
+                if pieces_bytes > PIECES_BYTES {
+                    store
+                        .take_over(std::mem::take(&mut pieces), Vec::new())
+                        .await?;
+                    pieces_bytes = 0;
+                }
+                continue;
+            }
+            Item::Event {
+                event,
+                bytes,
+                version,
+            } => (event, bytes, version),
+        };
+        let stream = event.stream.clone();
+        let Some(want) = wanted.get(&stream) else {
+            continue;
+        };
+        if event.sequence > want.from.sequence {
+            let bytes = match want.to == stream {
+                true => bytes,
+                false => renamed(&event, &stream, &want.to).encode(),
+            };
+            events.entry(stream.clone()).or_default().push(bytes);
+        }
+        if version == want.head
+            && let Some(want) = wanted.remove(&stream)
+        {
+            let events = events.remove(&stream).unwrap_or_default();
+            report.events += events.len() as u64;
+            let foreign = Foreign {
+                stream: want.to.clone(),
+                original: stream,
+                after: want.from,
+                events,
+                head: want.head,
+            };
+            pieces_bytes = 0;
+            let pieces = std::mem::take(&mut pieces);
+            store.take_over(pieces, vec![foreign]).await?;
+            let head = store.head(&want.to).await?;
+            let head = head.ok_or_else(|| {
+                StoreError::damaged(want.to.to_string(), "what was imported", "nothing")
+            })?;
+            report.imported.insert(want.to, head);
+        }
+    }
+    Ok(())
+}
+
+/// Verifies all of a file, and notes what it has of each stream.
+async fn survey<R: Read>(
+    store: &dyn Store,
+    how: &Importing<'_>,
+    mut reader: PortableReader<R>,
+) -> Result<BTreeMap<StreamId, Incoming>, StoreError> {
+    let mut incoming: BTreeMap<StreamId, Incoming> = BTreeMap::new();
+    let mut heads: BTreeMap<StreamId, Option<Version>> = BTreeMap::new();
+    while let Some(item) = reader.next()? {
+        let Item::Event {
+            event,
+            bytes,
+            version,
+        } = item
+        else {
+            continue;
+        };
+        let stream = event.stream;
+        if event.clock >= COUNT_LIMIT / 2 {
+            // This store's clock would go on from there.
+            let why = format!("event {} has a clock of {}", event.sequence, event.clock);
+            return Err(refused(&stream, why));
+        }
+        if !heads.contains_key(&stream) {
+            let here = store.head(how.rename.unwrap_or(&stream)).await?;
+            heads.insert(stream.clone(), here);
+        }
+        let here = heads.get(&stream).copied().flatten();
+        let entry = incoming.entry(stream).or_insert(Incoming {
+            head: version,
+            bytes: 0,
+            here: None,
+        });
+        entry.head = version;
+        if here.is_none_or(|here| version.sequence > here.sequence) {
+            entry.bytes += bytes.len() as u64 + AROUND_EVENT_BYTES;
+        }
+        if here.is_some_and(|here| here.sequence == version.sequence) {
+            entry.here = Some(version.hash);
+        }
+    }
+    Ok(incoming)
+}
+
+/// Decides what to do with each stream, before anything is written.
+async fn plan(
+    store: &dyn Store,
+    incoming: &BTreeMap<StreamId, Incoming>,
+    how: &Importing<'_>,
+    report: &mut ImportReport,
+) -> Result<BTreeMap<StreamId, Wanted>, StoreError> {
+    if how.rename.is_some() && incoming.len() != 1 {
+        return Err(StoreError::TooLarge {
+            what: "a file to be imported under another name",
+            size: incoming.len() as u64,
+            limit: 1,
+        });
+    }
+    let mut wanted = BTreeMap::new();
+    for (stream, found) in incoming {
+        if stream.kind() == StreamKind::Store {
+            report.left_out.push(stream.clone());
+            continue;
+        }
+        let to = how.rename.unwrap_or(stream).clone();
+        if to.kind() != stream.kind() {
+            return Err(refused(&to, format!("the file has {stream}")));
+        }
+        let from = match store.head(&to).await? {
+            None => Version::START,
+            Some(_) if to != *stream => {
+                return Err(refused(&to, "there is one of this name"));
+            }
+            Some(here) if here.sequence >= found.head.sequence => {
+                must_begin_with(store, &to, found.head).await?;
+                report.present.push(to);
+                continue;
+            }
+            Some(here) if found.here == Some(here.hash) => here,
+            Some(here) => return Err(another_history(&to, here.sequence)),
+        };
+        if let Some(limit) = how.stream_limit_bytes {
+            within("the events of a stream to be imported", found.bytes, limit)?;
+        }
+        let head = found.head;
+        wanted.insert(stream.clone(), Wanted { to, from, head });
+    }
+    Ok(wanted)
+}
+
+async fn must_begin_with(
+    store: &dyn Store,
+    stream: &StreamId,
+    version: Version,
+) -> Result<(), StoreError> {
+    let read = store.read(stream, version.sequence, 1).await?;
+    if read.first().is_some_and(|here| here.hash == version.hash) {
+        return Ok(());
+    }
+    Err(another_history(stream, version.sequence))
+}
+
+fn another_history(stream: &StreamId, sequence: u64) -> StoreError {
+    refused(
+        stream,
+        format!("its history up to event {sequence} is another"),
+    )
+}
