@@ -4,12 +4,18 @@
 
 mod common;
 
+use common::places::Place;
 use common::{TempDir, command, dalsegno, names, run, stores};
 use serde_json::json;
 
-#[test]
-fn what_needs_a_person_comes_first() {
-    let dir = TempDir::new();
+in_both! {
+    what_needs_a_person_comes_first,
+    a_person_reads_a_table,
+    filters_leave_out_what_was_not_asked_for,
+    beside_a_live_owner,
+}
+
+fn what_needs_a_person_comes_first(dir: &Place) {
     stores::every_state(dir.path());
     let document = dalsegno(dir.path(), ["ls", "--json"]).ok().json();
     assert_eq!(document["schema"], "dalsegno.ls/1");
@@ -36,9 +42,7 @@ fn what_needs_a_person_comes_first() {
     assert!(of("sleep")["next_timer_us"].is_u64());
 }
 
-#[test]
-fn a_person_reads_a_table() {
-    let dir = TempDir::new();
+fn a_person_reads_a_table(dir: &Place) {
     stores::every_state(dir.path());
     let text = dalsegno(dir.path(), ["ls"]).ok().stdout;
     let mut lines = text.lines();
@@ -61,9 +65,7 @@ fn a_person_reads_a_table() {
     assert!(coloured.contains("\x1b["));
 }
 
-#[test]
-fn filters_leave_out_what_was_not_asked_for() {
-    let dir = TempDir::new();
+fn filters_leave_out_what_was_not_asked_for(dir: &Place) {
     stores::every_state(dir.path());
     for (args, expected) in [
         (&["--status", "failed"][..], &["fail"][..]),
@@ -103,9 +105,7 @@ fn filters_leave_out_what_was_not_asked_for() {
     assert_eq!(none.stdout, "no runs\n");
 }
 
-#[test]
-fn beside_a_live_owner() {
-    let dir = TempDir::new();
+fn beside_a_live_owner(dir: &Place) {
     common::block_on(async {
         let app = stores::app(dir.path()).await;
         app.start("writer", "signal", &"signal").await.unwrap();

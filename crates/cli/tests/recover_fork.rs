@@ -8,11 +8,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::trouble::{everything, flip, segment, without_rights, without_snapshots};
+use common::places::Place;
+use common::trouble::{flip, segment, without_rights, without_snapshots};
 use common::{TempDir, dalsegno, stores};
 use dalsegno::{Ctx, Dalsegno, Failure};
 use dalsegno_store::Options;
 use serde_json::{Value, json};
+
+in_both! {
+    each_unfinished_run_has_its_future_told,
+    a_fork_is_recorded_and_the_program_starts_it,
+    a_fork_that_makes_no_sense_is_refused_with_what_was_meant,
+}
 
 fn row<'a>(document: &'a Value, run: &str) -> &'a Value {
     let runs = document["runs"].as_array().unwrap();
@@ -53,11 +60,9 @@ fn killed(place: &TempDir) -> std::path::PathBuf {
     copy
 }
 
-#[test]
-fn each_unfinished_run_has_its_future_told() {
-    let dir = TempDir::new();
+fn each_unfinished_run_has_its_future_told(dir: &Place) {
     stores::every_state(dir.path());
-    let before = everything(dir.path());
+    let before = dir.everything();
     let ran = dalsegno(dir.path(), ["recover", "--dry-run", "--json"]).ends(3);
     let document = ran.json();
     assert_eq!(document["schema"], "dalsegno.recover/1");
@@ -78,7 +83,7 @@ fn each_unfinished_run_has_its_future_told() {
         text.contains("does this by itself when it opens the store"),
         "{text}"
     );
-    assert_eq!(before, everything(dir.path()));
+    assert_eq!(before, dir.everything());
 }
 
 #[test]
@@ -112,9 +117,7 @@ fn after_a_crash_the_store_is_recovered_and_letters_are_taken() {
     dalsegno(&copy, ["verify"]).ok();
 }
 
-#[test]
-fn a_fork_is_recorded_and_the_program_starts_it() {
-    let dir = TempDir::new();
+fn a_fork_is_recorded_and_the_program_starts_it(dir: &Place) {
     stores::every_state(dir.path());
     let outcome = r#"write#1="on other things""#;
     let args = [
@@ -170,9 +173,7 @@ fn a_fork_is_recorded_and_the_program_starts_it() {
     dalsegno(dir.path(), ["verify"]).ok();
 }
 
-#[test]
-fn a_fork_that_makes_no_sense_is_refused_with_what_was_meant() {
-    let dir = TempDir::new();
+fn a_fork_that_makes_no_sense_is_refused_with_what_was_meant(dir: &Place) {
     stores::every_state(dir.path());
     for (args, code, words) in [
         (&["fork", "approvel"][..], 1, "did you mean \"approval\"?"),

@@ -4,9 +4,18 @@
 
 mod common;
 
+use common::TempDir;
 use common::owner::Owner;
-use common::{TempDir, dalsegno, stores};
+use common::places::Place;
+use common::{dalsegno, stores};
 use serde_json::{Value, json};
+
+in_both! {
+    a_finished_run_step_by_step,
+    what_needs_a_person_is_code_3_and_a_failure_is_not,
+    every_event_and_the_state_then,
+    a_name_that_is_nearly_right,
+}
 
 #[test]
 #[ignore = "the process that owns the store, started by the tests"]
@@ -20,9 +29,7 @@ fn step<'a>(document: &'a Value, name: &str) -> &'a Value {
     found.unwrap_or_else(|| unreachable!("{document:#}"))
 }
 
-#[test]
-fn a_finished_run_step_by_step() {
-    let dir = TempDir::new();
+fn a_finished_run_step_by_step(dir: &Place) {
     stores::every_state(dir.path());
     let document = dalsegno(dir.path(), ["show", "done", "--json"]).ok().json();
     assert_eq!(document["schema"], "dalsegno.show/1");
@@ -55,9 +62,7 @@ fn a_finished_run_step_by_step() {
     }
 }
 
-#[test]
-fn what_needs_a_person_is_code_3_and_a_failure_is_not() {
-    let dir = TempDir::new();
+fn what_needs_a_person_is_code_3_and_a_failure_is_not(dir: &Place) {
     stores::every_state(dir.path());
     for (run, code) in [("approval", 3), ("doubt", 3), ("signal", 0), ("fail", 0)] {
         let document = dalsegno(dir.path(), ["show", run, "--json"])
@@ -75,9 +80,7 @@ fn what_needs_a_person_is_code_3_and_a_failure_is_not() {
     assert!(!text.contains('\x1b'));
 }
 
-#[test]
-fn every_event_and_the_state_then() {
-    let dir = TempDir::new();
+fn every_event_and_the_state_then(dir: &Place) {
     stores::every_state(dir.path());
     let document = dalsegno(dir.path(), ["show", "done", "--events", "--json"]);
     let document = document.ok().json();
@@ -150,9 +153,7 @@ fn what_a_kill_left_behind_and_what_recovery_saved() {
     owner.close();
 }
 
-#[test]
-fn a_name_that_is_nearly_right() {
-    let dir = TempDir::new();
+fn a_name_that_is_nearly_right(dir: &Place) {
     stores::every_state(dir.path());
     let ran = dalsegno(dir.path(), ["show", "aproval"]).ends(1);
     assert_eq!(

@@ -8,13 +8,27 @@ mod scripts;
 use std::io::Write;
 use std::process::Stdio;
 
+use common::places::Place;
 use scripts::Scripts;
+
+in_both! {
+    a_step_runs_once_and_is_printed_ever_after,
+    the_command_knows_who_it_is,
+    binary_output_and_standard_input_go_through,
+    the_same_name_with_another_command_is_an_error,
+    a_failure_is_what_is_said_that_it_means,
+    what_cannot_be_started_did_nothing,
+    attempts_are_made_again_and_time_is_limited,
+    documents_say_what_came_of_it,
+    names_can_be_what_they_like_within_limits,
+    a_run_is_ended_by_its_script,
+    runs_of_programs_are_not_touched,
+}
 
 const TRACE: &str = "echo done >> \"$LEDGER\"; echo out; echo err >&2";
 
-#[test]
-fn a_step_runs_once_and_is_printed_ever_after() {
-    let scripts = Scripts::new();
+fn a_step_runs_once_and_is_printed_ever_after(place: &Place) {
+    let scripts = Scripts::at(place);
     for _ in 0..3 {
         let ran = scripts.step("r", "a", &[], TRACE).ok();
         assert_eq!(
@@ -36,9 +50,8 @@ fn a_step_runs_once_and_is_printed_ever_after() {
     scripts.verify();
 }
 
-#[test]
-fn the_command_knows_who_it_is() {
-    let scripts = Scripts::new();
+fn the_command_knows_who_it_is(place: &Place) {
+    let scripts = Scripts::at(place);
     let script =
         "echo \"$DALSEGNO_RUN/$DALSEGNO_STEP/$DALSEGNO_ATTEMPT\"; echo $DALSEGNO_IDEMPOTENCY_KEY";
     let ran = scripts.step("my run", "my step", &[], script).ok();
@@ -49,9 +62,8 @@ fn the_command_knows_who_it_is() {
     assert!(!other.stdout.contains(key));
 }
 
-#[test]
-fn binary_output_and_standard_input_go_through() {
-    let scripts = Scripts::new();
+fn binary_output_and_standard_input_go_through(place: &Place) {
+    let scripts = Scripts::at(place);
     for input in [&b"\xff\0\x01 bytes"[..], b"not read again"] {
         let mut command = scripts.step_command("r", "cat", &[], "cat");
         let mut child = command
@@ -66,9 +78,8 @@ fn binary_output_and_standard_input_go_through() {
     }
 }
 
-#[test]
-fn the_same_name_with_another_command_is_an_error() {
-    let scripts = Scripts::new();
+fn the_same_name_with_another_command_is_an_error(place: &Place) {
+    let scripts = Scripts::at(place);
     scripts.step("r", "a", &[], "echo one").ok();
     let ran = scripts
         .step("r", "a", &[], "echo two >> \"$LEDGER\"")
@@ -82,9 +93,8 @@ fn the_same_name_with_another_command_is_an_error() {
     assert_eq!(scripts.step("r", "b", &input, "echo 2").ok().stdout, "1\n");
 }
 
-#[test]
-fn a_failure_is_what_is_said_that_it_means() {
-    let scripts = Scripts::new();
+fn a_failure_is_what_is_said_that_it_means(place: &Place) {
+    let scripts = Scripts::at(place);
     let fails = "echo tried >> \"$LEDGER\"; echo why >&2; exit 7";
     let mut tried = 0;
     for (name, options, code, again) in [
@@ -122,9 +132,8 @@ fn a_failure_is_what_is_said_that_it_means() {
     scripts.verify();
 }
 
-#[test]
-fn what_cannot_be_started_did_nothing() {
-    let scripts = Scripts::new();
+fn what_cannot_be_started_did_nothing(place: &Place) {
+    let scripts = Scripts::at(place);
     let missing = ["step", "--run", "r", "--name", "a", "--", "/nowhere/tool"];
     let ran = common::run(scripts.command(&missing)).ends(127);
     assert!(ran.stderr.starts_with("error: cannot run /nowhere/tool"));
@@ -134,9 +143,8 @@ fn what_cannot_be_started_did_nothing() {
     common::run(scripts.command(&missing)).ends(127);
 }
 
-#[test]
-fn attempts_are_made_again_and_time_is_limited() {
-    let scripts = Scripts::new();
+fn attempts_are_made_again_and_time_is_limited(place: &Place) {
+    let scripts = Scripts::at(place);
     let third = "echo x >> \"$LEDGER\"; test $(wc -l < \"$LEDGER\") -ge 2";
     let retry = ["--effect", "idempotent", "--retry", "2"];
     scripts.step("r", "a", &retry, third).ok();
@@ -156,9 +164,8 @@ fn attempts_are_made_again_and_time_is_limited() {
     );
 }
 
-#[test]
-fn documents_say_what_came_of_it() {
-    let scripts = Scripts::new();
+fn documents_say_what_came_of_it(place: &Place) {
+    let scripts = Scripts::at(place);
     for recorded in [false, true] {
         let ran = scripts
             .step("r", "a", &["--json"], "echo out; echo err >&2")
@@ -182,9 +189,8 @@ fn documents_say_what_came_of_it() {
     );
 }
 
-#[test]
-fn names_can_be_what_they_like_within_limits() {
-    let scripts = Scripts::new();
+fn names_can_be_what_they_like_within_limits(place: &Place) {
+    let scripts = Scripts::at(place);
     let long = "x".repeat(100_000);
     for (run, name) in [
         ("", "a"),
@@ -219,9 +225,8 @@ fn names_can_be_what_they_like_within_limits() {
     scripts.verify();
 }
 
-#[test]
-fn a_run_is_ended_by_its_script() {
-    let scripts = Scripts::new();
+fn a_run_is_ended_by_its_script(place: &Place) {
+    let scripts = Scripts::at(place);
     scripts.step("r", "a", &[], "echo one").ok();
     let end = ["end", "--run", "r", "--result", "all done"];
     common::run(scripts.command(&end)).ok();
@@ -248,9 +253,8 @@ fn a_run_is_ended_by_its_script() {
     assert_eq!(listed.ok().json()["runs"][0]["run"], "f");
 }
 
-#[test]
-fn runs_of_programs_are_not_touched() {
-    let scripts = Scripts::new();
+fn runs_of_programs_are_not_touched(place: &Place) {
+    let scripts = Scripts::at(place);
     common::stores::every_state(&scripts.store());
     let ran = scripts
         .step("signal", "a", &[], "echo no >> \"$LEDGER\"")

@@ -9,8 +9,15 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use common::owner::Owner;
+use common::places::Place;
 use common::{TempDir, command, dalsegno, stores};
 use serde_json::Value;
+
+in_both! {
+    a_run_is_followed_to_its_end,
+    all_runs_are_followed_until_ctrl_c,
+    an_ended_run_is_shown_and_left,
+}
 
 #[test]
 #[ignore = "the process that owns the store, started by the tests"]
@@ -60,9 +67,7 @@ impl Following {
     }
 }
 
-#[test]
-fn a_run_is_followed_to_its_end() {
-    let dir = TempDir::new();
+fn a_run_is_followed_to_its_end(dir: &Place) {
     let owner = Owner::start(dir.path(), &["signal"]);
     let mut tail = Following::start(dir.path(), &["tail", "signal", "--from", "1", "--json"]);
     let first = tail.next();
@@ -87,15 +92,16 @@ fn a_run_is_followed_to_its_end() {
     owner.close();
 }
 
-#[test]
-fn all_runs_are_followed_until_ctrl_c() {
-    let dir = TempDir::new();
+fn all_runs_are_followed_until_ctrl_c(dir: &Place) {
     let owner = Owner::start(dir.path(), &["signal", "signal-2"]);
     for name in ["INT", "TERM"] {
         let mut tail = Following::start(dir.path(), &["tail", "--json", "-n", "3"]);
-        let positions: Vec<_> = (0..3)
-            .map(|_| tail.next()["position"].as_u64().unwrap())
-            .collect();
+        // The events of a database have times, and no position.
+        let by = match dir.is_database() {
+            true => "time_us",
+            false => "position",
+        };
+        let positions: Vec<_> = (0..3).map(|_| tail.next()[by].as_u64().unwrap()).collect();
         assert!(positions.is_sorted());
         let (rest, code) = tail.signalled(name);
         assert_eq!(code, Some(0));
@@ -111,9 +117,7 @@ fn all_runs_are_followed_until_ctrl_c() {
     owner.close();
 }
 
-#[test]
-fn an_ended_run_is_shown_and_left() {
-    let dir = TempDir::new();
+fn an_ended_run_is_shown_and_left(dir: &Place) {
     stores::every_state(dir.path());
     let text = dalsegno(dir.path(), ["tail", "done"]).ok().stdout;
     assert!(

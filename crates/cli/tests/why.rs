@@ -5,7 +5,12 @@
 mod common;
 
 use common::owner::Owner;
+use common::places::Place;
 use common::{TempDir, dalsegno, stores};
+
+in_both! {
+    each_standing_with_its_code_and_its_command,
+}
 
 #[test]
 #[ignore = "the process that owns the store, started by the tests"]
@@ -13,9 +18,7 @@ fn the_owner() {
     common::owner::main();
 }
 
-#[test]
-fn each_standing_with_its_code_and_its_command() {
-    let dir = TempDir::new();
+fn each_standing_with_its_code_and_its_command(dir: &Place) {
     stores::every_state(dir.path());
     for (run, code, standing, command) in [
         (
@@ -48,7 +51,11 @@ fn each_standing_with_its_code_and_its_command() {
         assert_eq!(document["owner"], serde_json::Value::Null);
         let text = dalsegno(dir.path(), ["why", run]).ends(code).stdout;
         assert!(text.contains(command), "{command} is not in\n{text}");
-        assert!(text.contains("store owner     nobody"), "{text}");
+        let owner = match dir.is_database() {
+            true => "its workers",
+            false => "nobody",
+        };
+        assert!(text.contains(&format!("store owner     {owner}")), "{text}");
         let commands = document["commands"].as_array().unwrap();
         assert_eq!(commands.is_empty(), command.is_empty(), "{commands:?}");
         assert!(!text.contains('\x1b'));

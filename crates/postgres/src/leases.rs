@@ -192,6 +192,8 @@ impl Inner {
             if let Some(locked) = tx.streams.get_mut(run) {
                 let next_timer = locked.draft.timers.values().min();
                 let ready_us = match locked.draft.status {
+                    // Only a person can move it on: what one says comes as news.
+                    _ if locked.draft.attention.is_some() && !news => NEVER_US,
                     // It waits for something that has not come, or for its next timer.
                     Some(Status::Checkpointed) if !at_once && !news => {
                         next_timer.map_or(NEVER_US, |due| db_us(*due))

@@ -128,17 +128,6 @@ impl Locked {
                 ClaimChange::New { .. } => ClaimChange::Keep,
                 _ => ClaimChange::Gone,
             };
-        } else if self.draft.attention.is_some() {
-            // Only a person can move it on; whoever holds it goes on holding it.
-            match &mut claim {
-                ClaimChange::New { ready_us, .. }
-                | ClaimChange::Set {
-                    ready_us,
-                    token: None,
-                    ..
-                } => *ready_us = crate::save::NEVER_US,
-                _ => {}
-            }
         }
         let mut events = std::mem::take(&mut self.queued);
         events.append(&mut self.added);

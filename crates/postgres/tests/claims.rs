@@ -259,3 +259,27 @@ fn runs_that_wait_cost_a_claim_nothing() {
     assert!(filtered.unwrap_or(0) < 10, "{plan}");
     assert_eq!(names(&store, &claim(5)), ["order"]);
 }
+
+/// What a person says is for a worker to see, also if it does not end the attention by itself.
+#[test]
+fn a_run_that_a_person_has_answered_is_claimed_again() {
+    let server = Server::shared();
+    let store = PostgresStore::open(&server.url()).unwrap();
+    create_in(&store, "r", "cook", "", 0);
+    let (run, lease) = claimed(&store, &claim(1)).remove(0);
+    block_on(async {
+        let kinds = [
+            Kind::RunStarted,
+            Kind::RunCheckpointed,
+            Kind::AttentionRaised,
+        ];
+        let events = kinds.into_iter().map(event).collect();
+        let append = Append::to(run.clone(), events).under(lease.token);
+        store.append(vec![append]).await.unwrap();
+        store.release_lease(&run, lease.token).await.unwrap();
+    });
+    assert_eq!(claimed(&store, &claim(1)), [], "nothing was said");
+    let said = Append::to(run, vec![event(Kind::StepResolved)]);
+    block_on(store.append(vec![said])).unwrap();
+    assert_eq!(names(&store, &claim(1)), ["r"]);
+}

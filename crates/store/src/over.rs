@@ -298,7 +298,7 @@ impl<T: Over> Store for T {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{Hash, LocalStore};
+    use crate::LocalStore;
 
     /// Answers one thing in its own way.
     #[derive(Debug)]

@@ -94,10 +94,14 @@ pub async fn report(
         let (run, words) = (shown(order.run), shown(&order.words));
         out.line(match taken {
             Some(event) => format!("run {run}: {words}, taken up as event {event}"),
-            None => format!(
-                "run {run}: {words}, on disk; {}",
-                later(owner.as_deref(), global)
-            ),
+            None => {
+                let kept = match Place::of(&global.store) {
+                    Place::Folder(_) => "on disk",
+                    Place::Database(_) => "in the database",
+                };
+                let later = later(owner.as_deref(), global);
+                format!("run {run}: {words}, {kept}; {later}")
+            }
         })?;
     }
     Ok(Exit::Done)

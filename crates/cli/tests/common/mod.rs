@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 pub mod owner;
+pub mod places;
 pub mod stores;
 pub mod trouble;
 

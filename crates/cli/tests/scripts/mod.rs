@@ -5,22 +5,34 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use super::common::places::Place;
 use super::common::{self, Ran, TempDir};
 
 /// A store of its own, and a file beside it in which commands leave their traces.
 pub struct Scripts {
     pub dir: TempDir,
+    /// Where the store is, if not in that folder.
+    elsewhere: Option<PathBuf>,
 }
 
 impl Scripts {
     pub fn new() -> Scripts {
         Scripts {
             dir: TempDir::new(),
+            elsewhere: None,
+        }
+    }
+
+    pub fn at(place: &Place) -> Scripts {
+        Scripts {
+            elsewhere: Some(place.path().to_owned()),
+            ..Scripts::new()
         }
     }
 
     pub fn store(&self) -> PathBuf {
-        self.dir.join("store")
+        let elsewhere = self.elsewhere.clone();
+        elsewhere.unwrap_or_else(|| self.dir.join("store"))
     }
 
     /// What commands have left.
@@ -72,8 +84,7 @@ impl Scripts {
 
     /// The library's view of the store.
     pub fn verify(&self) {
-        let report = dalsegno_store::Options::new().verify(self.store()).unwrap();
-        assert!(report.is_sound(), "{report:?}");
+        common::dalsegno(&self.store(), ["verify"]).ok();
     }
 }
 
