@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod scripts;
 
 use std::path::{Path, PathBuf};
 
 use common::places::Place;
 use common::{Ran, dalsegno, stores, trouble};
+use scripts::{Scripts, kill};
 
 fn damaged(place: &Place, sql: &str, words: &str) {
     stores::every_state(place.path());
@@ -272,4 +274,35 @@ fn rights_that_are_missing_and_versions_that_are_newer() {
     let ran = dalsegno(place.path(), ["ls"]).ends(1);
     assert!(ran.stderr.contains("has version 99"), "{ran:?}");
     assert!(ran.stderr.contains("hint: use a newer one"), "{ran:?}");
+}
+
+#[test]
+fn a_step_keeps_its_run_and_a_dead_one_lets_it_go() {
+    let place = Place::database();
+    let scripts = Scripts::at(&place);
+    // Longer than a lease, which is kept meanwhile.
+    let child = scripts.started("r", "long", &[], "sleep 10");
+    let refused = scripts
+        .step("r", "other", &["--wait", "9"], "true")
+        .ends(125);
+    assert!(
+        refused
+            .stderr
+            .contains("is being worked on by dalsegno step"),
+        "{refused:?}"
+    );
+    let why = dalsegno(place.path(), ["why", "r", "--json"]).ok().json();
+    assert_eq!(why["standing"], "moving");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // Killed, it is in doubt when its lease has ended.
+    let same = ["--input", "x", "--wait", "20"];
+    kill(scripts.started("r", "again", &same, "sleep 10"));
+    let doubt = scripts.step("r", "again", &same, "true").ends(3);
+    assert!(doubt.stderr.contains("again"), "{doubt:?}");
+    let args = ["resolve", "r", "--did-not-happen", "--by", "ada"];
+    dalsegno(place.path(), args).ok();
+    let done = scripts.step("r", "again", &same, "echo now").ok();
+    assert_eq!(done.stdout, "now\n");
+    scripts.verify();
 }

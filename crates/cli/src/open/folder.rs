@@ -165,7 +165,7 @@ fn no_store(dir: &Path, why: &str) -> Error {
             "did you mean --store {}?",
             shown(&near.display().to_string())
         ),
-        None => "name the store with --store DIR, or in the variable DALSEGNO_STORE".to_owned(),
+        None => "name the store with --store, or in the variable DALSEGNO_STORE".to_owned(),
     })
 }
 
