@@ -32,6 +32,8 @@ pub(crate) struct Locked {
     /// As of [`crate::memory::Held`].
     pub news: bool,
     pub has_claim: bool,
+    /// Its row names a holder, whose time may be over.
+    pub was_held: bool,
 }
 
 impl Locked {
@@ -54,6 +56,7 @@ impl Locked {
             is_ours: false,
             news: false,
             has_claim: false,
+            was_held: false,
         }
     }
 
@@ -73,6 +76,7 @@ impl Locked {
             is_ours: false,
             news: false,
             has_claim: false,
+            was_held: false,
         })
     }
 

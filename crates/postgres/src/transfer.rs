@@ -10,7 +10,7 @@ use dalsegno_store::{Append, Foreign, Hash, Position, StoreError, StreamId};
 
 use crate::inner::{Inner, trying};
 use crate::read::PIECES;
-use crate::save::{NEVER_US, save};
+use crate::save::{NEVER_US, Writing};
 
 /// Runs that were held back may go on now, but for those that wait for a person.
 const LET_GO: &str = "UPDATE claimable c
@@ -45,7 +45,8 @@ impl Inner {
             let now_us = self.options.now_us();
             trying!(self, {
                 let mut lent = self.pool.lend().await?;
-                save(&mut lent.conn, &[], pieces, now_us).await?;
+                let writing = Writing::new(&[], pieces, now_us);
+                lent.conn.query(writing.sql(), &writing.params()).await?;
                 self.pool.give_back(lent);
                 Ok(())
             })?;

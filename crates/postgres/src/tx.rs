@@ -144,6 +144,7 @@ impl<'a> Tx<'a> {
             self.judge.clock = self.judge.clock.max(locked.clock);
             if let Some(row) = locked.no.and_then(|no| claims.get(&no)) {
                 locked.has_claim = true;
+                locked.was_held = row.get::<_, Option<i64>>(2).is_some();
                 locked.holder = holder_of(row, &locked.before, self.now_us);
             }
             if let Some(held) = memory.held.get(stream) {
@@ -226,12 +227,13 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Whether only a person can move a run on: then it is not to be claimed, also if the worker that
-    /// found that out is gone and has not given it back.
+    /// Whether only a person can move a run on, and the worker that found that out is gone and has
+    /// not given it back: then it is not to be claimed. One that nobody held is there to be claimed
+    /// because something was said to it, which may be what it waits for.
     pub fn rests(&mut self, run: &StreamId) -> bool {
-        let locked = self.streams.get_mut(run);
-        let Some(locked) = locked.filter(|l| l.draft.attention.is_some() && l.holder.is_none())
-        else {
+        let rests =
+            |l: &&mut Locked| l.draft.attention.is_some() && l.holder.is_none() && l.was_held;
+        let Some(locked) = self.streams.get_mut(run).filter(rests) else {
             return false;
         };
         locked.claim = ClaimChange::Set {
