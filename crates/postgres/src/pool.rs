@@ -37,10 +37,14 @@ impl Conn {
         conn.client.batch_execute(&path).await?;
         // A server that does not know one of these needs none.
         let settings = [
-            // Every statement has an index. Plans that were made while the tables were small must not
-            // read them whole when they are not.
+            // Every statement has an index, in the order that it needs. A plan that was made while the
+            // tables were small, or while nothing was known of them, must not read them whole, nor
+            // gather all that fits to sort it. Sorting itself is allowed: of some rows that are asked
+            // for by number, it is the better way.
             "SET enable_seqscan TO off",
+            "SET enable_bitmapscan TO off",
             "SET enable_mergejoin TO off",
+            "SET max_parallel_workers_per_gather TO 0",
             // Making a plan takes longer than most of these statements, and there is only one good one
             // for each, whatever its parameters are. Who chose otherwise in the address is heard.
             "SELECT set_config('plan_cache_mode', 'force_generic_plan', false)
