@@ -19,11 +19,13 @@ mod fold;
 mod load;
 mod order;
 mod replay;
+mod steps;
 
 pub(crate) use carry::Carry;
 pub(crate) use fold::read_usage;
 pub(crate) use load::{bytes_of, carried, load};
 use order::Order;
+pub use steps::Steps;
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,7 +235,7 @@ pub struct Journal {
     /// Where it comes from, if it is a fork.
     pub forked: Option<Forked>,
     /// Its steps. Of a loop, those since the last turn ended.
-    pub steps: HashMap<StepId, StepRecord>,
+    pub steps: Steps,
     /// Requests to people.
     pub approvals: HashMap<StepId, ApprovalRecord>,
     /// What it used.
@@ -318,7 +320,7 @@ impl Default for Journal {
         Journal {
             created: Created::default(),
             forked: None,
-            steps: HashMap::new(),
+            steps: Steps::default(),
             approvals: HashMap::new(),
             usage: Usage::default(),
             budget: Budget::default(),

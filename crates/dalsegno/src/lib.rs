@@ -90,7 +90,7 @@ pub use failure::{Certainty, Failure, FailureError, FailureKind, Result};
 pub use fork::{Fork, fork_in};
 pub use journal::{
     ApprovalAnswer, ApprovalRecord, Checkpoint, Created, Forked, Journal, Outcome, StepRecord,
-    Verdict,
+    Steps, Verdict,
 };
 pub use recovery::{Planned, Recovered, RecoveryAction, recovery_plan};
 pub use remote::{Remote, Sent, Taken};

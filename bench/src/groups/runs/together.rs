@@ -19,10 +19,10 @@ const FRAMES_BYTES: usize = 480;
 pub fn rows(setting: &Setting, emit: &mut Emit<'_>) -> Result<(), Error> {
     let runtime = runtime()?;
     for (runs, steps, goal) in [
-        (1, 200, Goal::Shown),
-        (8, 100, Goal::Shown),
-        (64, 100, Goal::RatioAtLeast(10.0)),
-        (512, 20, Goal::Shown),
+        (1, 400, Goal::Shown),
+        (8, 400, Goal::Shown),
+        (64, 400, Goal::RatioAtLeast(10.0)),
+        (512, 50, Goal::Shown),
     ] {
         let dir = setting.dir.join("together");
         let agents = Dalsegno::builder().agent("steps", |ctx: Ctx, steps: u64| async move {

@@ -109,7 +109,7 @@ async fn explained(args: &Fork, store: &dyn Store, id: &StreamId, e: dalsegno::E
         (dalsegno::Error::Fork { .. }, Ok(journal)) => journal.steps,
         _ => return e.into(),
     };
-    let known: Vec<_> = steps.keys().map(|step| step.as_str()).collect();
+    let known: Vec<_> = steps.iter().map(|(step, _)| step.as_str()).collect();
     let asked = args.outcome.iter().filter_map(|o| o.split_once('='));
     let unknown = asked
         .map(|(step, _)| step)

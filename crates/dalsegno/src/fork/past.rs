@@ -151,7 +151,7 @@ async fn fates(
     let lineage = &shared.created.lineage;
     let mut fates = HashMap::new();
     let mut open = HashMap::new();
-    for (id, step) in &shared.steps {
+    for (id, step) in shared.steps.iter() {
         if step.outcome.is_some() {
             continue;
         }

@@ -228,8 +228,8 @@ impl Journal {
         if matches!(event.kind, Kind::User(_)) && kind.is_none() {
             return;
         }
-        let step = self.steps.entry(id.clone());
-        let step = step.or_insert_with(|| StepRecord::new(kind.unwrap_or(StepKind::Tool), &event));
+        let new = || StepRecord::new(kind.unwrap_or(StepKind::Tool), &event);
+        let step = self.steps.get_or_insert_with(&id, new);
         if step.outcome.is_some() {
             return;
         }
@@ -375,8 +375,8 @@ impl Journal {
                     self.timers.insert(id.to_owned(), due);
                 }
                 if is_sleep(id) {
-                    let step = self.steps.entry(StepId::new(id));
-                    step.or_insert_with(|| StepRecord::new(StepKind::Sleep, event));
+                    let new = || StepRecord::new(StepKind::Sleep, event);
+                    self.steps.get_or_insert_with(&StepId::new(id), new);
                 }
             }
             Kind::TimerFired => {
@@ -434,7 +434,7 @@ impl Journal {
         if let Some(id) = event.fields.text(record::checkpoint::STEP).map(StepId::new) {
             let mut step = StepRecord::new(StepKind::Checkpoint, &event);
             step.input = event.output.clone();
-            self.steps.entry(id.clone()).or_insert(step);
+            self.steps.get_or_insert_with(&id, || step);
             self.end_step(&id, &event, Outcome::Succeeded(None));
         }
         if turn.is_some() {
@@ -461,7 +461,7 @@ impl Journal {
     /// A turn that was made again from what is recorded has ended: its steps never come again.
     pub(crate) fn forget_redone_turn(&mut self, turn: u64) {
         let inside = format!("@{turn}/");
-        self.steps.retain(|id, _| !id.as_str().starts_with(&inside));
+        self.steps.retain(|id| !id.as_str().starts_with(&inside));
     }
 
     /// A turn has ended: its steps never come again, nor do answers to what it asked.
@@ -541,7 +541,7 @@ mod tests {
             events.push(record::intended(&plan, kind, effect, number, None));
             events.extend(then(number));
         }
-        fold(events).steps[&plan].crashes
+        fold(events).steps.get(&plan).map_or(0, |step| step.crashes)
     }
 
     #[test]
@@ -571,6 +571,6 @@ mod tests {
         let begun = record::intended(&step, kind, effect, 1, None);
         // Read from the last turn on, as a loop is.
         let journal = fold(vec![turn, begun, NewEvent::new(Kind::RunStarted)]);
-        assert_eq!(journal.steps[&step].crashes, 1);
+        assert_eq!(journal.steps.get(&step).map(|s| s.crashes), Some(1));
     }
 }

@@ -12,6 +12,8 @@ use crate::record;
 
 /// Events read at once.
 const PAGE: usize = 1024;
+/// Room is made for so many steps at most before they are read.
+const MOST_EXPECTED: u64 = 1 << 20;
 /// How far back the last checkpoint is looked for first; then four times as far, and so on.
 const FIRST_LOOK: u64 = 64;
 
@@ -53,6 +55,9 @@ pub(crate) async fn load(
             }
         }
     }
+    // Most events are the intent or the outcome of a step.
+    let steps = last.saturating_sub(from) / 2;
+    journal.steps.expect_more(steps.min(MOST_EXPECTED) as usize);
     while from <= last {
         let limit = PAGE.min((last - from + 1) as usize);
         let page = store.events(run, from, limit).await?;

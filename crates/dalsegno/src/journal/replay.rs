@@ -17,13 +17,13 @@ impl Journal {
         let counted = |(id, step): &(&StepId, &StepRecord)| {
             step.is_proof() && (done.is_empty() || !is_inside(id.as_str(), &done))
         };
-        let steps = self.steps.iter().filter(counted);
-        let remaining = steps.clone().count();
+        let steps = || self.steps.iter().filter(counted);
+        let remaining = steps().count();
         let waits = self.steps.values().any(is_from_outside);
-        let order = Order::of(steps.clone(), waits);
+        let order = Order::of(steps(), waits);
         let ids: Vec<StepId> = match remaining == self.steps.len() {
             true => Vec::new(),
-            false => steps.map(|(id, _)| id.clone()).collect(),
+            false => steps().map(|(id, _)| id.clone()).collect(),
         };
         let all = ids.is_empty();
         self.unseen = 0;
