@@ -128,7 +128,7 @@ fn play(seed: u64, granularity: Granularity, dies_after: &[u64]) -> Trace {
     let children = ["city-1", "city-2", "city-3"].map(|city| format!("n.{city}.child-1"));
     for run in children.into_iter().chain(["n".to_owned()]) {
         let journal = process.journal(&run);
-        let ids = journal.steps.keys().map(|id| format!("{id}"));
+        let ids = journal.steps.iter().map(|(id, _)| format!("{id}"));
         steps.insert(run, ids.collect());
     }
     let keys = outside.keys("look");
