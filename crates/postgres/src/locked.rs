@@ -132,6 +132,18 @@ impl Locked {
                 ClaimChange::New { .. } => ClaimChange::Keep,
                 _ => ClaimChange::Gone,
             };
+        } else if self.draft.attention.is_some() && self.before.attention.is_none() {
+            // Only a person can move it on: what one says later lets it be claimed again. Whoever
+            // holds it goes on holding it.
+            match &mut claim {
+                ClaimChange::New { ready_us, .. }
+                | ClaimChange::Set {
+                    ready_us,
+                    token: None,
+                    ..
+                } => *ready_us = crate::save::NEVER_US,
+                _ => {}
+            }
         }
         let mut events = std::mem::take(&mut self.queued);
         events.append(&mut self.added);

@@ -15,9 +15,10 @@ use crate::save::{NEVER_US, Writing};
 /// Runs that were held back may go on now, but for those that wait for a person.
 const LET_GO: &str = "UPDATE claimable c
      SET ready_us = COALESCE($2::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-     FROM run r
-     WHERE r.name = ANY($1) AND NOT r.attention
-         AND c.stream = r.stream AND c.token IS NULL AND c.ready_us = $3";
+     FROM unnest($1::text[]) AS n (name)
+         CROSS JOIN LATERAL (SELECT no FROM stream WHERE kind = 1 AND name = n.name OFFSET 0) s
+         CROSS JOIN LATERAL (SELECT attention FROM run WHERE stream = s.no OFFSET 0) r
+     WHERE c.stream = s.no AND NOT r.attention AND c.token IS NULL AND c.ready_us + 0 = $3";
 
 impl Inner {
     /// Pieces as they are stored.

@@ -175,7 +175,11 @@ mod tests {
         for before in ids {
             for (at, id) in ids.iter().enumerate() {
                 assert!(steps.contains_key(before));
-                assert_eq!(first(&steps, id), Some(at as u64 + 1), "{id} after {before}");
+                assert_eq!(
+                    first(&steps, id),
+                    Some(at as u64 + 1),
+                    "{id} after {before}"
+                );
             }
             assert_eq!(first(&steps, "d#1"), None, "after {before}");
         }

@@ -13,6 +13,9 @@ const GROWING: [&str; 7] = [
     "letter",
 ];
 
+/// What a person asks for by hand, and knows to read all there is: `verify`, and what `doctor` counts.
+const READ_ALL: [&str; 2] = ["verify.rs", "about.rs"];
+
 /// What a statement has read.
 pub struct Seen {
     /// The most that one part of the plan has touched, those included that it threw away.
@@ -95,7 +98,8 @@ pub fn seen(log: &str) -> Vec<(String, Seen)> {
     found
 }
 
-/// Every statement that reads or writes a table that grows, as the sources have it.
+/// Every statement that reads or writes a table that grows, as the sources have it, but for those of
+/// [`READ_ALL`].
 pub fn statements_of_the_sources() -> Vec<String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
     let mut statements = Vec::new();
@@ -105,6 +109,9 @@ pub fn statements_of_the_sources() -> Vec<String> {
             let Ok(text) = std::fs::read_to_string(&path) else {
                 continue;
             };
+            if READ_ALL.iter().any(|file| path.ends_with(file)) {
+                continue;
+            }
             if path.extension().is_some_and(|e| e == "sql") {
                 statements.push(plain(&text));
                 continue;

@@ -147,6 +147,7 @@ fn lists(store: &PostgresStore) {
     for kind in [StreamKind::Run, StreamKind::Memory, StreamKind::Store] {
         block_on(store.streams(kind, None, 20)).unwrap();
     }
+    block_on(store.let_go_on(&[run("w00020000"), run("w00020001")])).unwrap();
 }
 
 /// Somebody writes under a newer lease, and the handle finds out.
