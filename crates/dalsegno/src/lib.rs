@@ -45,6 +45,7 @@
 mod agent;
 mod attention;
 mod bell;
+pub mod binding;
 mod budget;
 mod ctx;
 mod diff;

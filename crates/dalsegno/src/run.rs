@@ -124,6 +124,8 @@ pub(crate) struct RunState {
     arrived: bool,
     /// Steps between begin and finish.
     active: usize,
+    /// Code of the run that runs outside of its future, see `binding.rs`.
+    pub outside: usize,
     /// Those of them that must not be dropped.
     active_once: usize,
     /// Those of them that count for a budget, and whose outcome is not recorded.
@@ -204,6 +206,7 @@ impl Run {
                 ahead: BTreeSet::new(),
                 arrived: false,
                 active: 0,
+                outside: 0,
                 active_once: 0,
                 under_way: 0,
                 waits: BTreeMap::new(),

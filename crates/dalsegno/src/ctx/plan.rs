@@ -28,7 +28,7 @@ impl Ctx {
         &self,
         name: &str,
         code: F,
-    ) -> impl Future<Output = Result<T>> + Send
+    ) -> impl Future<Output = Result<T>> + Send + use<T, F, Fut>
     where
         T: Serialize + DeserializeOwned + Send,
         F: FnOnce(Ctx) -> Fut + Send,

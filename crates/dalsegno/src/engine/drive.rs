@@ -301,7 +301,10 @@ where
                 Poll::Ready(Ok(_)) if is_in_attention(run) => {}
                 Poll::Ready(Ok(returned)) => return Poll::Ready(Left::Returned(returned)),
                 Poll::Ready(Err(panic)) => return Poll::Ready(Left::Panicked(panic)),
-                Poll::Pending if run.is_late() => return Poll::Ready(Left::Late),
+                // Code outside has not paused: the next step may take it along.
+                Poll::Pending if run.is_late() && !run.is_outside() => {
+                    return Poll::Ready(Left::Late);
+                }
                 Poll::Pending => {}
             }
             if let Some(left) = look(run) {

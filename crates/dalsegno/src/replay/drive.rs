@@ -208,7 +208,7 @@ impl Driver {
             match polled {
                 Poll::Ready(Ok(returned)) => return Poll::Ready(Polled::Returned(returned)),
                 Poll::Ready(Err(panic)) => return Poll::Ready(Polled::Panicked(panic)),
-                Poll::Pending if run.is_busy() => return Poll::Pending,
+                Poll::Pending if run.is_busy() || run.is_outside() => return Poll::Pending,
                 Poll::Pending => {}
             }
             match &mut sleep {

@@ -178,7 +178,8 @@ impl Run {
     /// What the run can do now that its code has nothing to do.
     pub(crate) fn idle(&self) -> Idle {
         let state = self.state();
-        if state.woken || state.active > 0 || (state.waits.is_empty() && state.parked.is_empty()) {
+        let is_at_work = state.woken || state.active > 0 || state.outside > 0;
+        if is_at_work || (state.waits.is_empty() && state.parked.is_empty()) {
             return Idle::No;
         }
         if state.journal.order.wants_more {
@@ -200,6 +201,11 @@ impl Run {
     /// Whether a step is being executed.
     pub(crate) fn is_busy(&self) -> bool {
         self.state().active > 0
+    }
+
+    /// Whether code of the run is at work outside of its future.
+    pub(crate) fn is_outside(&self) -> bool {
+        self.state().outside > 0
     }
 
     /// Whether a `once` step is being executed.
@@ -229,7 +235,8 @@ impl RunState {
     pub fn see(&mut self, id: &StepId) -> Option<Outcome> {
         // While the code comes to what is recorded, whoever is active reads an outcome that was
         // before this one.
-        if self.journal.remaining > 0 && self.active > 0 && !self.journal.order.is_empty() {
+        let is_at_work = self.active + self.outside > 0;
+        if self.journal.remaining > 0 && is_at_work && !self.journal.order.is_empty() {
             self.journal.order.wants_more = true;
             return None;
         }

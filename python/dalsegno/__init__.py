@@ -1,0 +1,242 @@
+"""Crash-safe agents: a dead process resumes at the first unfinished step, and nothing happens twice.
+
+>>> import dalsegno
+>>>
+>>> @dalsegno.model
+... def ask(prompt: str) -> str:
+...     return client.complete(prompt).text
+...
+>>> @dalsegno.tool(effect="once", probe=was_it_sent)
+... def send(text: str, *, key: str = "") -> str:
+...     return mail.send(text, message_id=key)
+...
+>>> @dalsegno.agent
+... def report(topic: str) -> str:
+...     text = ask(f"Write about {topic}")
+...     if dalsegno.approval("publish", text):          # an hour or a week, over any restart
+...         send(text)                                  # never sent twice
+...     return text
+...
+>>> with dalsegno.open("./agents.dalsegno", agents=[report]) as app:
+...     print(app.run(report, "report on whales", "whales"))
+
+Async agents and programs: :mod:`dalsegno.aio`.
+"""
+
+from __future__ import annotations
+
+import datetime as _datetime
+import uuid as _uuid
+from collections.abc import Callable as _Callable
+from typing import Any as _Any
+from typing import ParamSpec as _ParamSpec
+from typing import TypeVar as _TypeVar
+from typing import overload as _overload
+
+from . import _steps, aio
+from ._agents import Agent, agent
+from ._app import App, Run, open
+from ._ask import Budget, Recovered, Replayed, RunInfo, Why
+from ._dalsegno import Call
+from ._errors import (
+    AgentNotFound,
+    AlreadyStarted,
+    ApprovalError,
+    BadUse,
+    BudgetExceeded,
+    ChildFailed,
+    Closed,
+    Error,
+    Expired,
+    Failure,
+    Forked,
+    ForkError,
+    InDoubt,
+    Mismatch,
+    NeedsAttention,
+    NoAnswer,
+    NotDone,
+    NotInDoubt,
+    NotMoving,
+    NotSerialisable,
+    Rejected,
+    RunCancelled,
+    RunEnded,
+    RunError,
+    RunFailed,
+    RunNotFound,
+    StepFailed,
+    StepTimeout,
+    StoreError,
+    Terminal,
+    TooLarge,
+    Unwind,
+)
+from ._frames import current_call, current_run
+from ._perform import DID_NOT_HAPPEN, UNKNOWN, Probe, happened
+from ._steps import Answer, PlanStep
+from ._tools import Approval, Retry, Tool, model, tool
+
+__all__ = [
+    "DID_NOT_HAPPEN",
+    "UNKNOWN",
+    "Agent",
+    "AgentNotFound",
+    "AlreadyStarted",
+    "Answer",
+    "App",
+    "Approval",
+    "ApprovalError",
+    "BadUse",
+    "Budget",
+    "BudgetExceeded",
+    "Call",
+    "ChildFailed",
+    "Closed",
+    "Error",
+    "Expired",
+    "Failure",
+    "ForkError",
+    "Forked",
+    "InDoubt",
+    "Mismatch",
+    "NeedsAttention",
+    "NoAnswer",
+    "NotDone",
+    "NotInDoubt",
+    "NotMoving",
+    "NotSerialisable",
+    "PlanStep",
+    "Probe",
+    "Recovered",
+    "Rejected",
+    "Replayed",
+    "Retry",
+    "Run",
+    "RunCancelled",
+    "RunEnded",
+    "RunError",
+    "RunFailed",
+    "RunInfo",
+    "RunNotFound",
+    "StepFailed",
+    "StepTimeout",
+    "StoreError",
+    "Terminal",
+    "TooLarge",
+    "Tool",
+    "Unwind",
+    "Why",
+    "agent",
+    "aio",
+    "approval",
+    "child",
+    "current_call",
+    "current_run",
+    "decide",
+    "event",
+    "happened",
+    "model",
+    "now",
+    "open",
+    "patched",
+    "plan_step",
+    "random",
+    "send_signal",
+    "signal",
+    "sleep",
+    "tool",
+    "uuid4",
+]
+
+_P = _ParamSpec("_P")
+_R = _TypeVar("_R")
+_T = _TypeVar("_T")
+_Time = float | _datetime.timedelta
+
+
+def sleep(time: _Time) -> None:
+    """Waits for a time (seconds), also while no process is running. The run leaves memory meanwhile."""
+    _steps.sleep(time).here()
+
+
+def decide(name: str, choice: _T, *, because: str = "") -> _T:
+    """Records a decision, so that the run takes the same branch ever after. What is recorded wins.
+
+    >>> if dalsegno.decide("enough found", len(pages) > 3, because="more costs more than it gives"):
+    ...     break
+    """
+    return _steps.decide(name, choice, because).here()
+
+
+def event(kind: str, content: _Any = None) -> None:
+    """Notes something in the run's record, once."""
+    _steps.event(kind, content).here()
+
+
+@_overload
+def signal(name: str, of: type[_T], *, timeout: _Time | None = None) -> _T: ...
+@_overload
+def signal(name: str, *, timeout: _Time | None = None) -> _Any: ...
+def signal(name: str, of: _Any = _Any, *, timeout: _Time | None = None) -> _Any:
+    """Waits for a signal of this name, and takes it; with a time limit it raises :class:`StepTimeout`.
+
+    >>> paid = dalsegno.signal("paid", Payment, timeout=86_400)
+    """
+    return _steps.signal(name, of, timeout).here()
+
+
+def send_signal(run: str, name: str, value: _Any = None) -> None:
+    """Sends a signal to another run of this store, exactly once."""
+    _steps.send_signal(run, name, value).here()
+
+
+def approval(name: str, of: _Any = None, *, expires: _Time | None = None, wait: _Time | None = None) -> Answer:
+    """Asks a person, showing them something; the answer is bound to exactly that, and counts once.
+
+    >>> answer = dalsegno.approval("refund", {"order": 42, "amount": 99})
+    >>> if not answer.approved:
+    ...     return f"{answer.by} said no: {answer.note}"
+    """
+    return _steps.approval(name, of, expires, wait).here()
+
+
+def child(agent: Agent[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Starts a run of another agent, and waits for its result. While it waits, this run costs nothing."""
+    return _steps.child(agent, args, kwargs).here()
+
+
+def now() -> _datetime.datetime:
+    """The time (UTC). Recorded, and never before a time that this run was told earlier."""
+    return _steps.now().here()
+
+
+def random() -> float:
+    """A random number from 0 to 1. Recorded."""
+    return _steps.random().here()
+
+
+def uuid4() -> _uuid.UUID:
+    """A random id. Recorded."""
+    return _steps.uuid4().here()
+
+
+def patched(change: str) -> bool:
+    """Whether code that was changed on purpose is to be used: not in runs that were here before the change."""
+    return _steps.patched(change).here()
+
+
+@_overload
+def plan_step(code: _Callable[_P, _R], /) -> PlanStep[_P, _R]: ...
+@_overload
+def plan_step(*, name: str) -> _Callable[[_Callable[_P, _R]], PlanStep[_P, _R]]: ...
+def plan_step(code: _Callable[_P, _R] | None = None, /, *, name: str | None = None) -> _Any:
+    """Makes a function a part of the plan, with steps of its own.
+
+    When it has its result, nothing inside is looked at again.
+
+    >>> @dalsegno.plan_step
+    ... def gather(topic: str) -> list[str]:
+    ...     return [search(topic, source) for source in SOURCES]
+    """
+    return (lambda code: PlanStep(code, name)) if code is None else PlanStep(code, name)

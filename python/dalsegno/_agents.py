@@ -1,0 +1,211 @@
+"""Agents: functions whose executions are runs; and how they are executed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from . import _tasks, _threads
+from ._calls import Signature
+from ._dalsegno import Ctx
+from ._errors import BadUse, NotSerialisable, Unwind
+from ._frames import PLACE, Execution, Frame
+from ._raising import failure_of
+from ._values import type_words, write
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Agent(Generic[P, R]):
+    """A function whose executions are runs. Called by itself, it is the plain function that it was."""
+
+    def __init__(self, code: Callable[..., Any], name: str | None) -> None:
+        self.code = code
+        self.name = name or code.__name__
+        self.is_async = inspect.iscoroutinefunction(code)
+        self.signature = Signature(code)
+        functools.update_wrapper(self, code)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return self.code(*args, **kwargs)
+
+    def write_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The arguments of a run, as they are recorded."""
+        self.signature.signature.bind(*args, **kwargs)
+        return self.signature.write(args, kwargs, f"agent {self.name!r}")
+
+    def write_result(self, value: Any) -> str:
+        """The result of a run, as it is recorded."""
+        try:
+            text = write(value, self.signature.hint("return"))
+            self.signature.result(text)
+            return text
+        except NotSerialisable:
+            raise
+        except Exception as e:
+            what = type_words(type(value))
+            raise NotSerialisable(f"agent {self.name!r} gave a {what}, which cannot be recorded: {e}") from e
+
+    def __repr__(self) -> str:
+        return f"<dalsegno agent {self.name}>"
+
+
+@overload
+def agent(code: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+@overload
+def agent(code: Callable[P, R], /) -> Agent[P, R]: ...
+@overload
+def agent(*, name: str) -> _Maker: ...
+def agent(code: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
+    """Makes a function an agent: each execution is a run, which survives the process.
+
+    Its code runs again whenever the run is taken up, so it must come to the same steps: no clock, no randomness, no
+    I/O outside of tools (:func:`now`, :func:`random` and :func:`uuid4` give recorded ones).
+
+    >>> @dalsegno.agent
+    ... def research(topic: str) -> Report:
+    ...     plan = ask(f"Plan a report on {topic}")
+    ...     return Report([search(part) for part in plan.splitlines()])
+    """
+    return _Maker(name) if code is None else Agent(code, name)
+
+
+class _Maker:
+    def __init__(self, name: str | None) -> None:
+        self._name = name
+
+    @overload
+    def __call__(self, code: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+    @overload
+    def __call__(self, code: Callable[P, R], /) -> Agent[P, R]: ...
+    def __call__(self, code: Callable[..., Any], /) -> Any:
+        return Agent(code, self._name)
+
+
+def start(agent: Agent[..., Any], ctx: Ctx, text: str, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """Starts the code of a run, where it belongs. Called by the core, on a thread of its."""
+    if not agent.is_async:
+        _threads.run(lambda: contextvars.Context().run(_on_thread, agent, ctx, text))
+        return
+    its_loop = loop()
+    execution = Execution(ctx, agent.name, _tasks.Tasks(its_loop))
+    its_loop.call_soon_threadsafe(_in_loop, execution, agent, text)
+
+
+def _arguments(agent: Agent[..., Any], ctx: Ctx, text: str) -> tuple[list[Any], dict[str, Any]] | None:
+    """The arguments of a run; `None` if the agent has others by now."""
+    try:
+        args, kwargs = agent.signature.read(text)
+        agent.signature.signature.bind(*args, **kwargs)
+        return args, kwargs
+    except Exception as e:
+        ctx.interrupted(f"agent {agent.name!r} does not take the input that the run was started with: {e}")
+        return None
+
+
+def _end(execution: Execution, agent: Agent[..., Any], result: Any) -> None:
+    """The code has returned."""
+    ctx = execution.ctx
+    try:
+        execution.check_end()
+        ctx.returned(agent.write_result(result))
+    except Exception as e:
+        ctx.failed(failure_of(e))
+
+
+def _interrupted(ctx: Ctx, error: BaseException) -> None:
+    name = type(error).__name__
+    ctx.interrupted(f"its code raised {name}: the run was left as by a crash, and goes on from its record")
+
+
+def _on_thread(agent: Agent[..., Any], ctx: Ctx, text: str) -> None:
+    try:
+        given = _arguments(agent, ctx, text)
+        if given is None:
+            return
+        execution = Execution(ctx, agent.name, None)
+        PLACE.set(Frame(execution, ctx))
+        try:
+            result = agent.code(*given[0], **given[1])
+        except Unwind:
+            if not ctx.is_left:
+                ctx.interrupted("its code raised dalsegno.Unwind")
+        except Exception as e:
+            ctx.failed(failure_of(e))
+        except BaseException as e:
+            _interrupted(ctx, e)
+        else:
+            _end(execution, agent, result)
+    finally:
+        ctx.is_over()
+
+
+def _in_loop(execution: Execution, agent: Agent[..., Any], text: str) -> None:
+    """Starts the code of a run, on its loop."""
+    ctx, tasks = execution.ctx, execution.tasks
+    assert tasks is not None
+    loop = tasks.loop
+    _tasks.install(loop)
+    tasks.begin(execution)
+    main = contextvars.Context().run(loop.create_task, _main(execution, agent, text))
+    tasks.all.add(main)
+    ctx.unwind_with(lambda: _tasks.threadsafe(loop, tasks.leave))
+
+
+async def _main(execution: Execution, agent: Agent[..., Any], text: str) -> None:
+    ctx, tasks = execution.ctx, execution.tasks
+    assert tasks is not None
+    try:
+        given = _arguments(agent, ctx, text)
+        if given is None:
+            return
+        frame = Frame(execution, ctx)
+        me = asyncio.current_task()
+        assert me is not None
+        frame.belongs_to(me)
+        token = PLACE.set(frame)
+        try:
+            result = await agent.code(*given[0], **given[1])
+        except (asyncio.CancelledError, Unwind) as e:
+            # Left by the engine; or by who cancels all tasks of a loop that ends.
+            if not ctx.is_left:
+                _interrupted(ctx, e)
+        except Exception as e:
+            ctx.failed(failure_of(e))
+        except BaseException as e:
+            _interrupted(ctx, e)
+            if isinstance(e, (KeyboardInterrupt, SystemExit)):
+                raise
+        else:
+            _end(execution, agent, result)
+        finally:
+            PLACE.reset(token)
+            await _others(tasks, me)
+    finally:
+        ctx.is_over()
+
+
+async def _others(tasks: _tasks.Tasks, me: asyncio.Task[Any]) -> None:
+    """Leaves the tasks that nobody has awaited: what they do after the run does not count."""
+    others = [task for task in list(tasks.all) if task is not me and not task.done()]
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others)
+
+
+def find(agents: dict[str, Agent[..., Any]], wanted: Agent[..., Any] | str) -> str:
+    """The name of an agent."""
+    if isinstance(wanted, str):
+        return wanted
+    if not isinstance(wanted, Agent):
+        raise BadUse(f"{wanted!r} is no agent: decorate it with @dalsegno.agent")
+    if agents.get(wanted.name) is not wanted:
+        known = ", ".join(sorted(agents)) or "none"
+        raise BadUse(f"agent {wanted.name!r} is not registered, only {known}: dalsegno.open(…, agents=[{wanted.name}])")
+    return wanted.name

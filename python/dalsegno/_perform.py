@@ -1,0 +1,365 @@
+"""Making a step: asks the core, and does what it says.
+
+| it says | then |
+|---|---|
+| `execute` | the function is called, here, and its result or exception is the answer |
+| `inside` | the function of a plan step is called, in the scope of that |
+| `probe` | the probe is asked whether it happened |
+| `done`, `failed` | the code goes on with that |
+| `unwind` | the run waits, or stopped: the code is left |
+
+Invariant: what is no `Exception` (Ctrl-C, `SystemExit`) is never an outcome of a step. The run is left as by a
+crash, and goes on from its record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections.abc
+import contextvars
+import functools
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from . import _threads
+from ._dalsegno import Call, Ctx, Step
+from ._errors import Failure, NotSerialisable, Unwind
+from ._frames import PLACE, Execution, Frame, InStep
+from ._raising import exception_of, failure_of
+from ._tasks import Tasks, threadsafe
+from ._values import read, type_words, write_and_read
+
+T = TypeVar("T")
+
+
+class Probe:
+    """What a probe found out about a step that may have happened."""
+
+    __slots__ = ("happened", "result")
+
+    def __init__(self, happened: bool | None, result: Any = None) -> None:
+        self.happened = happened
+        self.result = result
+
+    def __repr__(self) -> str:
+        return {None: "UNKNOWN", False: "DID_NOT_HAPPEN"}.get(self.happened, f"happened({self.result!r})")
+
+
+DID_NOT_HAPPEN = Probe(False)
+"""For a probe to return: it did not happen, and will not: it may be sent."""
+UNKNOWN = Probe(None)
+"""For a probe to return: that cannot be said, a person has to look."""
+
+
+def happened(result: Any = None) -> Probe:
+    """For a probe to return: it happened, with this result."""
+    return Probe(True, result)
+
+
+class Body:
+    """What a step does, if it is to be done."""
+
+    def __init__(
+        self,
+        name: str,
+        code: Callable[[Call | None], Any] | None = None,
+        *,
+        hint: Any = Any,
+        probe: Callable[[Call], Any] | None = None,
+        not_done: tuple[type[BaseException], ...] = (),
+        beside: bool = False,
+    ) -> None:
+        self.name = name
+        self.code = code
+        self.hint = hint
+        self.probe = probe
+        self.not_done = not_done
+        self.beside = beside
+        """On another thread, or in another task: so that it can be left when it takes too long."""
+        self.raised: BaseException | None = None
+        self._written: tuple[str, Any] | None = None
+
+    def result(self, text: str) -> Any:
+        """What the code sees of a result."""
+        if self._written is not None and self._written[0] == text:
+            return self._written[1]
+        return read(text, self.hint)
+
+    def failure(self, parts: tuple[str, str, str, str | None]) -> Exception:
+        """What the code sees of a failure."""
+        error = exception_of(Failure(*parts))
+        if self.raised is not None:
+            error.__cause__ = self.raised
+        return error
+
+    def write(self, value: Any) -> str:
+        try:
+            self._written = write_and_read(value, self.hint)
+        except Exception as e:
+            what = type_words(type(value))
+            raise NotSerialisable(f"it gave a {what}, which cannot be recorded: {e}") from e
+        return self._written[0]
+
+    def ended(self, step: Step, asked: int, value: Any) -> None:
+        """The function has returned."""
+        try:
+            text = self.write(value)
+        except NotSerialisable as e:
+            step.failed(asked, failure_of(e))
+        else:
+            step.done(asked, text)
+
+    def failed(self, step: Step, asked: int, error: Exception) -> None:
+        """The function has raised."""
+        self.raised = error
+        step.failed(asked, failure_of(error, self.not_done))
+
+    def probed(self, step: Step, asked: int, found: Any) -> None:
+        """The probe has returned."""
+        if not isinstance(found, Probe):
+            words = f"it gave a {type_words(type(found))}: give dalsegno.happened(…), DID_NOT_HAPPEN or UNKNOWN"
+            step.failed(asked, Failure("misuse", "terminal", words))
+        elif found.happened:
+            try:
+                step.probed(asked, True, self.write(found.result))
+            except NotSerialisable as e:
+                step.failed(asked, failure_of(e))
+        else:
+            step.probed(asked, found.happened)
+
+
+def interrupted(execution: Execution, name: str, error: BaseException) -> None:
+    """A step raised what is no outcome of it."""
+    words = f"{type(error).__name__} in step {name!r}: the run was left as by a crash, and goes on from its record"
+    execution.ctx.interrupted(words)
+
+
+def unreadable(execution: Execution, name: str, error: Exception) -> None:
+    """What is recorded of a step is of no use to the code any more."""
+    words = (
+        f"what is recorded for step {name!r} cannot be read: {error}: bring the old type back, or one that reads both"
+    )
+    execution.ctx.interrupted(words)
+
+
+# --- On a thread -------------------------------------------------------------------------------------
+
+
+def perform(frame: Frame, step: Step, body: Body) -> Any:
+    """Makes a step, in the code of a plain agent."""
+    if not step.begin(True):
+        raise Unwind(f"run {frame.ctx.run!r} was left")
+    while True:
+        told = step.hear()
+        what = told[0]
+        if what == "done":
+            try:
+                return body.result(told[1])
+            except Exception as e:
+                unreadable(frame.execution, body.name, e)
+                raise Unwind("the run was left") from e
+        if what == "failed":
+            raise body.failure(told[1])
+        if what == "unwind":
+            raise Unwind(f"run {frame.ctx.run!r} was left")
+        if body.beside and what != "inside":
+            context = contextvars.copy_context()
+            _threads.run(functools.partial(context.run, _answer, frame, step, body, told))
+        else:
+            _answer(frame, step, body, told)
+
+
+def _answer(frame: Frame, step: Step, body: Body, told: tuple[Any, ...]) -> None:
+    """Does what the core asks for, on this thread."""
+    what, asked, given = told
+    inside = Frame(frame.execution, given) if what == "inside" else InStep(given)
+    token = PLACE.set(inside)
+    try:
+        code = body.probe if what == "probe" else body.code
+        value = code(given) if code is not None else None
+    except Exception as e:
+        body.failed(step, asked, e)
+    except Unwind:
+        raise
+    except BaseException as e:
+        interrupted(frame.execution, body.name, e)
+        raise
+    else:
+        if what == "probe":
+            body.probed(step, asked, value)
+        else:
+            body.ended(step, asked, value)
+    finally:
+        PLACE.reset(token)
+
+
+# --- In an event loop --------------------------------------------------------------------------------
+
+
+class Ear:
+    """Is called by the core, from any thread, when there is something to hear."""
+
+    __slots__ = ("tasks", "waiter")
+
+    def __init__(self, tasks: Tasks) -> None:
+        self.tasks = tasks
+        self.waiter: asyncio.Future[None] | None = None
+
+    def __call__(self) -> None:
+        threadsafe(self.tasks.loop, self.wake)
+
+    def wake(self) -> None:
+        """On the loop."""
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+        # Who waited may be the last one to go on for now.
+        self.tasks.look_soon()
+
+
+class StepCall(collections.abc.Coroutine[Any, Any, T], Generic[T]):
+    """A step of an async agent: has its identity, and is made when it is awaited.
+
+    It is a coroutine: ``await`` it, or give it to ``asyncio.gather``, ``create_task`` or a ``TaskGroup``.
+    """
+
+    __dalsegno_step__ = True
+
+    def __init__(self, frame: Frame, step: Step, body: Body, ear: Ear, then: Callable[[Any], T] | None = None) -> None:
+        self._frame = frame
+        self._parts = (step, body, ear, then)
+        self._coro: collections.abc.Coroutine[Any, Any, T] | None = None
+        self.__name__ = body.name
+        frame.execution.unawaited[id(self)] = body.name
+
+    def _begin(self) -> collections.abc.Coroutine[Any, Any, T]:
+        if self._coro is None:
+            self._frame.execution.unawaited.pop(id(self), None)
+            self._coro = _perform_async(self._frame, *self._parts)
+        return self._coro
+
+    def send(self, value: Any) -> Any:
+        return self._begin().send(value)
+
+    def throw(self, typ: Any, val: Any = None, tb: TracebackType | None = None) -> Any:
+        if val is None and tb is None:
+            return self._begin().throw(typ)
+        return self._begin().throw(typ, val, tb)
+
+    def close(self) -> None:
+        self._frame.execution.unawaited.pop(id(self), None)
+        self._parts[0].let_go()
+        if self._coro is not None:
+            self._coro.close()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._begin().__await__()
+
+    def __del__(self) -> None:
+        if self._coro is None:
+            execution = self._frame.execution
+            if execution.unawaited.pop(id(self), None) is not None:
+                execution.never_awaited(self.__name__)
+
+
+async def _perform_async(frame: Frame, step: Step, body: Body, ear: Ear, then: Callable[[Any], Any] | None) -> Any:
+    result = await _Performance(frame, step, body, ear).run()
+    return result if then is None else then(result)
+
+
+class _Performance:
+    """A step that is being made, in an event loop."""
+
+    def __init__(self, frame: Frame, step: Step, body: Body, ear: Ear) -> None:
+        assert frame.execution.tasks is not None
+        self.frame, self.step, self.body, self.ear = frame, step, body, ear
+        self.tasks = frame.execution.tasks
+        self.beside: asyncio.Task[None] | None = None
+
+    async def run(self) -> Any:
+        step = self.step
+        if not step.begin(False):
+            raise asyncio.CancelledError(f"run {self.frame.ctx.run!r} was left")
+        try:
+            while True:
+                told = step.heard()
+                if told is None:
+                    self.ear.waiter = self.tasks.waiter()
+                    await self.ear.waiter
+                    continue
+                self.leave_beside()
+                what = told[0]
+                if what == "done":
+                    try:
+                        return self.body.result(told[1])
+                    except Exception as e:
+                        unreadable(self.frame.execution, self.body.name, e)
+                        raise asyncio.CancelledError("the run was left") from e
+                if what == "failed":
+                    raise self.body.failure(told[1])
+                if what == "unwind":
+                    raise asyncio.CancelledError(f"run {self.frame.ctx.run!r} was left")
+                await self.answer(told)
+        except (asyncio.CancelledError, GeneratorExit):
+            # Who waited does not any more: an effect that must not be repeated is in doubt then.
+            step.let_go()
+            self.leave_beside()
+            raise
+
+    def leave_beside(self) -> None:
+        """What took too long is not waited for."""
+        if self.beside is not None:
+            self.beside.cancel()
+            self.beside = None
+
+    async def answer(self, told: tuple[Any, ...]) -> None:
+        if told[0] == "inside":
+            inside = Frame(self.frame.execution, told[2])
+            task = asyncio.current_task()
+            if task is not None:
+                inside.belongs_to(task)
+            await self.execute(told, inside)
+        elif self.body.beside:
+            token = PLACE.set(InStep(told[2]))
+            try:
+                self.beside = self.tasks.loop.create_task(self.execute(told, InStep(told[2])))
+            finally:
+                PLACE.reset(token)
+        else:
+            await self.execute(told, InStep(told[2]))
+
+    async def execute(self, told: tuple[Any, ...], place: Frame | InStep) -> None:
+        what, asked, given = told
+        body, step = self.body, self.step
+        token = PLACE.set(place)
+        try:
+            code = body.probe if what == "probe" else body.code
+            value = code(given) if code is not None else None
+            if asyncio.iscoroutine(value) or isinstance(value, collections.abc.Awaitable):
+                value = await value
+        except Exception as e:
+            body.failed(step, asked, e)
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as e:
+            interrupted(self.frame.execution, body.name, e)
+            raise asyncio.CancelledError("the run was left") from e
+        else:
+            if what == "probe":
+                body.probed(step, asked, value)
+            else:
+                body.ended(step, asked, value)
+        finally:
+            PLACE.reset(token)
+
+
+def make(
+    frame: Frame, body: Body, step: Callable[[Ctx, Ear | None], Step], then: Callable[[Any], T] | None = None
+) -> Any:
+    """Makes a step: its result in a plain agent, something to await in an async one."""
+    tasks = frame.execution.tasks
+    if tasks is not None:
+        ear = Ear(tasks)
+        return StepCall(frame, step(frame.ctx, ear), body, ear, then)
+    result = perform(frame, step(frame.ctx, None), body)
+    return result if then is None else then(result)

@@ -1,0 +1,102 @@
+"""Exceptions on their way into the record and back.
+
+An exception is recorded as ``package.module.Name: text`` (builtins without a module), which people can
+read and from which it is made again: on replay, after a crash, in another process. Only its type and its
+text come back. The code sees that already the first time, so that it does the same ever after; the
+original is its ``__cause__`` then.
+
+Invariant: nothing is imported because a record says so. A type comes back only if its module is loaded.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+import sys
+from collections.abc import Sequence
+
+from ._errors import BadUse, Failure, NotDone, NotSerialisable, RunFailed, StepFailed, Terminal, of_failure
+
+_NAMED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:: |$)")
+
+Types = type[BaseException] | Sequence[type[BaseException]]
+
+
+def failure_of(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Failure:
+    """What is recorded of an exception."""
+    carried = getattr(error, "__dalsegno__", None)
+    if isinstance(carried, Failure):
+        return carried
+    if isinstance(error, StepFailed) and error.failure is not None:
+        return error.failure
+    text = f"{type_name(type(error))}: {error}" if str(error) else type_name(type(error))
+    if isinstance(error, NotSerialisable):
+        return Failure("encoding", "terminal", str(error))
+    if isinstance(error, BadUse):
+        return Failure("misuse", "terminal", str(error))
+    if isinstance(error, Terminal):
+        return Failure("failed", "terminal", text)
+    if isinstance(error, (NotDone, *not_done)):
+        return Failure("failed", "not-done", text)
+    return Failure("failed", "unknown", text)
+
+
+def exception_of(failure: Failure) -> Exception:
+    """The exception that is raised for a failure."""
+    if failure.kind == "failed":
+        found = _NAMED.match(failure.message)
+        made = found and _make(found.group(1), failure.message[found.end() :])
+        if made:
+            made.__dalsegno__ = failure  # type: ignore[attr-defined]
+            return made
+    return of_failure(failure)
+
+
+def run_failed(words: str, run: str | None, failure: Failure | None) -> RunFailed:
+    """The exception for a run that failed."""
+    error = RunFailed(words)
+    error.run, error.failure = run, failure
+    if failure is not None:
+        error.__cause__ = exception_of(failure)
+    return error
+
+
+def type_name(of: type) -> str:
+    """As it is recorded."""
+    return of.__qualname__ if of.__module__ == "builtins" else f"{of.__module__}.{of.__qualname__}"
+
+
+def _make(name: str, text: str) -> Exception | None:
+    of = _find(name)
+    if of is None:
+        return None
+    try:
+        made = of(text)
+        if str(made) == text:
+            return made
+    except Exception:
+        pass
+    try:
+        # It wants something else than a text: it has its type, and says the same.
+        made = of.__new__(of)
+        made.args = (text,)
+        return made if str(made) == text else None
+    except Exception:
+        return None
+
+
+def _find(name: str) -> type[Exception] | None:
+    *path, last = name.split(".")
+    place: object = builtins
+    if path:
+        for cut in range(len(path), 0, -1):
+            module = sys.modules.get(".".join(path[:cut]))
+            if module is not None:
+                place = module
+                for part in path[cut:]:
+                    place = getattr(place, part, None)
+                break
+        else:
+            return None
+    found = getattr(place, last, None)
+    return found if isinstance(found, type) and issubclass(found, Exception) else None

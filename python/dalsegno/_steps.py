@@ -1,0 +1,172 @@
+"""What an agent's code can do besides calling tools, as it is asked of the core.
+
+`dalsegno` has each as a function for plain agents, `dalsegno.aio` for async ones.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import inspect
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
+
+from ._agents import Agent
+from ._calls import Signature
+from ._dalsegno import Ctx, Step
+from ._errors import BadUse, Failure, StepTimeout
+from ._frames import frame, frame_for
+from ._perform import Body, Ear, make
+from ._values import write
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+class Answer(NamedTuple):
+    """What a person said to a request. It is true if that is yes."""
+
+    answer: str
+    """``approved``, ``rejected``, ``expired`` or ``no-answer``."""
+    by: str
+    note: str
+
+    @property
+    def approved(self) -> bool:
+        """Whether it is yes."""
+        return self.answer == "approved"
+
+    def __bool__(self) -> bool:
+        return self.approved
+
+
+class Want(Generic[T]):
+    """A step that is wanted."""
+
+    def __init__(
+        self, what: str, step: Callable[[Ctx, Ear | None], Step], then: Callable[[Any], T], hint: Any = Any
+    ) -> None:
+        self.what = what
+        self.step = step
+        self.then = then
+        self.hint = hint
+
+    def here(self) -> T:
+        """Made now, in the code of a plain agent."""
+        found = frame_for(self.what)
+        if found.execution.tasks is not None:
+            raise BadUse(f"dalsegno.{self.what} stops the event loop: write `await dalsegno.aio.{self.what}(…)`")
+        return cast(T, make(found, Body(self.what, hint=self.hint), self.step, self.then))
+
+    def awaited(self) -> Coroutine[Any, Any, T]:
+        """To be awaited, in the code of an async agent."""
+        found = frame_for(f"aio.{self.what}")
+        if found.execution.tasks is None:
+            raise BadUse(f"dalsegno.aio.{self.what} belongs into an async agent: write dalsegno.{self.what}(…)")
+        return cast("Coroutine[Any, Any, T]", make(found, Body(self.what, hint=self.hint), self.step, self.then))
+
+
+def _seconds(time: float | datetime.timedelta) -> float:
+    return time.total_seconds() if isinstance(time, datetime.timedelta) else float(time)
+
+
+def _maybe(time: float | datetime.timedelta | None) -> float | None:
+    return None if time is None else _seconds(time)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def sleep(time: float | datetime.timedelta) -> Want[None]:
+    return Want("sleep", lambda ctx, hear: ctx.sleep(_seconds(time), hear), _same)
+
+
+def decide(name: str, choice: T, because: str) -> Want[T]:
+    # What is recorded wins, so it is read as what the code has in its hand.
+    hint = type(choice)
+    written = write([choice, because] if because else [choice], list[hint])  # type: ignore[valid-type]
+    return Want("decide", lambda ctx, hear: ctx.decide(name, written, hear), lambda made: cast(T, made[0]), list[hint])  # type: ignore[valid-type]
+
+
+def event(kind: str, content: Any) -> Want[None]:
+    written = write(content, type(content))
+    return Want("event", lambda ctx, hear: ctx.event(kind, written, hear), _same)
+
+
+def signal(name: str, of: Any, timeout: float | datetime.timedelta | None) -> Want[Any]:
+    def take(came: list[Any]) -> Any:
+        if came:
+            return came[0]
+        raise_late = StepTimeout(f"signal {name!r} did not come within {_maybe(timeout)} s")
+        raise_late.failure = Failure("timed-out", "terminal", str(raise_late))
+        raise raise_late
+
+    return Want("signal", lambda ctx, hear: ctx.signal(name, _maybe(timeout), hear), take, list[of])
+
+
+def send_signal(run: str, name: str, content: Any) -> Want[None]:
+    written = write(content, type(content))
+    return Want("send_signal", lambda ctx, hear: ctx.send_signal(run, name, written, hear), _same)
+
+
+def approval(
+    name: str, of: Any, expires: float | datetime.timedelta | None, wait: float | datetime.timedelta | None
+) -> Want[Answer]:
+    shown = None if of is None else write(of, type(of))
+    return Want(
+        "approval",
+        lambda ctx, hear: ctx.approval(name, shown, _maybe(expires), _maybe(wait), hear),
+        lambda said: Answer(*said),
+    )
+
+
+def child(agent: Agent[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Want[R]:
+    if not isinstance(agent, Agent):
+        raise BadUse(f"{agent!r} is no agent: decorate it with @dalsegno.agent")
+    given = agent.write_input(args, kwargs)
+    hint = agent.signature.hint("return")
+    return Want("child", lambda ctx, hear: ctx.child(agent.name, given, None, hear), _same, hint)
+
+
+def now() -> Want[datetime.datetime]:
+    # In whole microseconds: a float would not tell them apart.
+    return Want("now", lambda ctx, hear: ctx.now(hear), lambda us: _EPOCH + datetime.timedelta(microseconds=us))
+
+
+def random() -> Want[float]:
+    return Want("random", lambda ctx, hear: ctx.random(hear), lambda number: (number >> 11) / (1 << 53))
+
+
+def uuid4() -> Want[uuid.UUID]:
+    return Want("uuid4", lambda ctx, hear: ctx.uuid(hear), uuid.UUID)
+
+
+def patched(change: str) -> Want[bool]:
+    return Want("patched", lambda ctx, hear: ctx.patched(change, hear), _same)
+
+
+class PlanStep(Generic[P, R]):
+    """A part of the plan; :func:`plan_step` makes it."""
+
+    def __init__(self, code: Callable[P, R], name: str | None) -> None:
+        self.code = code
+        self.name = name or code.__name__
+        self.is_async = inspect.iscoroutinefunction(code)
+        self.signature = Signature(code)
+        functools.update_wrapper(self, code)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        found = frame()
+        if found is None:
+            return self.code(*args, **kwargs)
+        if (found.execution.tasks is not None) is not self.is_async:
+            now, wanted = ("async", "plain") if self.is_async else ("plain", "async")
+            raise BadUse(f"plan step {self.name!r} is {now}, and agent {found.execution.agent!r} is {wanted}")
+        hint = self.signature.hint("return")
+        body = Body(self.name, lambda _: self.code(*args, **kwargs), hint=hint)
+        return cast(R, make(found, body, lambda ctx, hear: ctx.plan(self.name, hear)))

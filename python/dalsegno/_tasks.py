@@ -1,0 +1,158 @@
+"""Tasks of an async agent: their scopes, and whether they can go on by themselves.
+
+**Scopes.** A task that is made in a run gets a scope of its own, named after its coroutine's function and
+numbered in the order in which tasks are made in the scope that makes them. So the steps of a task have the same
+identities whatever else is scheduled when. That needs a task factory on the loop, which is put in front of
+the one that is there. A step that is itself made into a task, as in ``gather(search(a), search(b))``, has
+its identity already.
+
+**Quiet.** A run that only waits leaves memory. Whether its code can go on by itself is seen from what its tasks
+wait for: a step, another task of the run, a `gather`, `asyncio.wait` or `TaskGroup` of such. If a task waits for
+something else, that is given a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ._frames import PLACE, Execution, Frame
+
+AnyTask = asyncio.Task[Any]
+_GROUP: type | None = getattr(asyncio, "TaskGroup", None)
+
+
+class Tasks:
+    """The tasks of one execution."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.all: weakref.WeakSet[AnyTask] = weakref.WeakSet()
+        self.waiters: weakref.WeakSet[asyncio.Future[None]] = weakref.WeakSet()
+        self._execution: Execution | None = None
+        self._looks = False
+
+    def begin(self, execution: Execution) -> None:
+        """Whose tasks these are."""
+        self._execution = execution
+
+    def waiter(self) -> asyncio.Future[None]:
+        """Something to wait for a step with."""
+        made: asyncio.Future[None] = self.loop.create_future()
+        self.waiters.add(made)
+        self.look_soon()
+        return made
+
+    def look_soon(self) -> None:
+        """Something has changed: sees what they wait for, when they have gone on."""
+        if not self._looks:
+            self._looks = True
+            self.loop.call_soon(self._look)
+
+    def leave(self) -> None:
+        """Cancels all of them: the run is left."""
+        for task in list(self.all):
+            task.cancel()
+
+    def _look(self) -> None:
+        self._looks = False
+        execution = self._execution
+        if execution is None or execution.ctx.is_left:
+            return
+        sure = True
+        for task in list(self.all):
+            if task.done():
+                continue
+            awaited = getattr(task, "_fut_waiter", None)
+            if awaited is None or awaited.done():
+                # It is about to go on.
+                self.look_soon()
+                return
+            sure = sure and self._is_ours(task, awaited)
+        execution.ctx.waits(sure)
+
+    def _is_ours(self, task: AnyTask, awaited: Any) -> bool:
+        if awaited in self.waiters or awaited in self.all:
+            return True
+        children = getattr(awaited, "_children", None)
+        if children is None:
+            children = _waits_for(task)
+        return bool(children) and all(child in self.all for child in children)
+
+
+def _waits_for(task: AnyTask) -> list[Any]:
+    """The tasks of a TaskGroup or of `asyncio.wait` that a task waits for."""
+    inner: Any = task.get_coro()
+    while getattr(inner, "cr_await", None) is not None and hasattr(inner.cr_await, "cr_frame"):
+        inner = inner.cr_await
+    code_frame = getattr(inner, "cr_frame", None)
+    if code_frame is None:
+        return []
+    local = code_frame.f_locals
+    if _GROUP is not None and isinstance(local.get("self"), _GROUP):
+        return list(local["self"]._tasks)
+    if code_frame.f_code is asyncio.tasks._wait.__code__ and local.get("timeout") is None:  # type: ignore[attr-defined]
+        return [task for task in local["fs"] if not task.done()]
+    return []
+
+
+_INSTALLED: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+
+
+def install(loop: asyncio.AbstractEventLoop) -> None:
+    """Has tasks that are made in runs numbered, on this loop."""
+    if loop in _INSTALLED:
+        return
+    _INSTALLED.add(loop)
+    before: Any = loop.get_task_factory()
+
+    def make(loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> Any:
+        if before is not None:
+            return before(loop, coro, **more)
+        return asyncio.Task(coro, loop=loop, **more)
+
+    def factory(loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> Any:
+        place = PLACE.get()
+        if not isinstance(place, Frame) or place.execution.tasks is None:
+            return make(loop, coro, **more)
+        tasks = place.execution.tasks
+        if hasattr(coro, "__dalsegno_step__"):
+            task = make(loop, coro, **more)
+            tasks.all.add(task)
+            return task
+        child = _child(place, coro)
+        given = more.get("context")
+        if given is not None:
+            given.run(PLACE.set, child)
+        token = PLACE.set(child)
+        try:
+            task = make(loop, coro, **more)
+        finally:
+            PLACE.reset(token)
+        child.belongs_to(task)
+        tasks.all.add(task)
+        return task
+
+    loop.set_task_factory(factory)
+
+
+def _child(place: Frame, coro: Coroutine[Any, Any, Any]) -> Frame:
+    name = getattr(coro, "__name__", None) or "task"
+    name = re.sub(r"[/#!@\x00-\x1f]", "-", str(name))[:100] or "task"
+    try:
+        place.check()
+    except Exception as e:
+        # It is made where nobody can say in which order: no step can be made in it.
+        return Frame(place.execution, place.ctx, stray=str(e))
+    return Frame(place.execution, place.ctx.branch(name))
+
+
+def threadsafe(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    """Calls something on a loop, from any thread; nothing if it is closed: then nobody waits there."""
+    try:
+        loop.call_soon_threadsafe(call)
+    except RuntimeError:
+        pass

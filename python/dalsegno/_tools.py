@@ -1,0 +1,277 @@
+"""Tools and models: functions whose calls are steps when they are called in a run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar, cast, overload
+
+from . import _threads
+from ._calls import Signature
+from ._dalsegno import Call
+from ._errors import BadUse
+from ._frames import PLACE, InStep, frame
+from ._perform import Body, Probe, make
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Effect = Literal["read_only", "idempotent", "once"]
+
+
+class Retry(NamedTuple):
+    """How often a step is tried, and how long it waits in between (seconds; cut by up to a half, at random).
+
+    >>> @dalsegno.tool(effect="idempotent", retries=Retry(5, first=0.2, longest=10))
+    ... def charge(amount: int, *, key: str) -> str: ...
+    """
+
+    attempts: int
+    first: float = 0.1
+    factor: float = 2.0
+    longest: float = 60.0
+
+
+class Approval(NamedTuple):
+    """That a person has to approve a call before it is made (seconds; `None` for ever)."""
+
+    expires: float | None = None
+    wait: float | None = None
+
+
+class _Manner(NamedTuple):
+    is_model: bool
+    effect: str
+    retry: tuple[int, float, float, float]
+    timeout: float | None
+    probe: bool
+    approval: bool
+    expires: float | None
+    wait: float | None
+
+
+class Tool(Generic[P, R]):
+    """A function whose calls are steps when they are made in the code of a run, and plain calls elsewhere."""
+
+    def __init__(
+        self,
+        code: Callable[P, R],
+        *,
+        is_model: bool,
+        effect: Effect,
+        name: str | None,
+        retries: int | Retry,
+        timeout: float | None,
+        probe: Callable[..., Any] | None,
+        approval: bool | Approval,
+        not_done: Iterable[type[BaseException]],
+        ignore: str | Iterable[str],
+    ) -> None:
+        if not callable(code):
+            raise TypeError(f"a {type(code).__name__} is no function: give tool and model functions only")
+        self.name = name or getattr(code, "__name__", "") or "call"
+        ignored = frozenset([ignore] if isinstance(ignore, str) else ignore)
+        if effect not in ("read_only", "idempotent", "once"):
+            raise ValueError(f"{self.name}: effect={effect!r} is none of read_only, idempotent, once")
+        if probe is not None and effect != "once":
+            raise ValueError(f"{self.name}: only a tool with effect='once' can be in doubt, and needs a probe")
+        self.code = code
+        self.is_async = inspect.iscoroutinefunction(code)
+        self.probe = probe
+        self.not_done = tuple(not_done)
+        parameters = inspect.signature(code).parameters
+        self.wants_key = "key" in parameters and parameters["key"].kind is inspect.Parameter.KEYWORD_ONLY
+        self.signature = Signature(code, ignored | ({"key"} if self.wants_key else frozenset()))
+        retry = retries if isinstance(retries, Retry) else Retry(max(1, retries))
+        gate = approval if isinstance(approval, Approval) else Approval()
+        self.manner = _Manner(
+            is_model, effect, (*retry,), timeout, probe is not None, bool(approval), gate.expires, gate.wait
+        )
+        functools.update_wrapper(self, code)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        found = frame()
+        if found is None:
+            return self._plain(args, kwargs)
+        is_async = found.execution.tasks is not None
+        if is_async and not self.is_async:
+            raise BadUse(
+                f"tool {self.name!r} is a plain function, and would stop the event loop: make it `async def`, or "
+                f"write `await dalsegno.to_thread({self.name}, …)`"
+            )
+        if self.is_async and not is_async:
+            raise BadUse(
+                f"tool {self.name!r} is async, and agent {found.execution.agent!r} is not: make the agent `async def`"
+            )
+        return cast(R, self._step(found, args, kwargs, self.code))
+
+    def _plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        place = PLACE.get()
+        if self.wants_key and "key" not in kwargs:
+            # Called by another step: its key is good for one call of each tool.
+            key = f"{place.call.key}/{self.name}" if isinstance(place, InStep) else ""
+            kwargs = {**kwargs, "key": key}
+        return self.code(*args, **kwargs)
+
+    def _step(self, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any], code: Callable[..., Any]) -> Any:
+        if self.wants_key and "key" in kwargs:
+            raise BadUse(f"tool {self.name!r} was given a key: in a run it is given its own")
+        what = f"step {self.name!r}"
+        try:
+            self.signature.signature.bind(*args, **kwargs, **({"key": ""} if self.wants_key else {}))
+        except TypeError as e:
+            raise TypeError(f"{self.name}: {e}") from None
+        written = self.signature.write(args, kwargs, what)
+
+        def execute(call: Call | None) -> Any:
+            if self.wants_key and call is not None:
+                return code(*args, **{**kwargs, "key": call.key})
+            return code(*args, **kwargs)
+
+        probe = self.probe
+        body = Body(
+            self.name,
+            execute,
+            hint=self.signature.hint("return"),
+            probe=None if probe is None else lambda call: _ask(probe, call, args, kwargs),
+            not_done=self.not_done,
+            beside=self.manner.timeout is not None,
+        )
+        return make(found, body, lambda ctx, hear: ctx.call(self.name, self.manner, written, hear))
+
+    def __repr__(self) -> str:
+        return f"<dalsegno {'model' if self.manner.is_model else 'tool'} {self.name} ({self.manner.effect})>"
+
+
+def _ask(probe: Callable[..., Any], call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Asks a probe: with the key alone, or with the arguments of the call too, as it likes."""
+    parameters = inspect.signature(probe).parameters
+    takes = [p for p in parameters.values() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+    if len(takes) <= 1 and "key" not in {p.name for p in parameters.values() if p not in takes}:
+        return probe(call.key)
+    return probe(*args, **kwargs, key=call.key)
+
+
+@overload
+def tool(code: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    effect: Effect = "once",
+    name: str | None = None,
+    retries: int | Retry = 1,
+    timeout: float | None = None,
+    probe: Callable[..., Probe | Awaitable[Probe]] | None = None,
+    approval: bool | Approval = False,
+    not_done: Iterable[type[BaseException]] = (),
+    ignore: str | Iterable[str] = (),
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    code: Callable[P, R] | None = None,
+    /,
+    *,
+    effect: Effect = "once",
+    name: str | None = None,
+    retries: int | Retry = 1,
+    timeout: float | None = None,
+    probe: Callable[..., Any] | None = None,
+    approval: bool | Approval = False,
+    not_done: Iterable[type[BaseException]] = (),
+    ignore: str | Iterable[str] = (),
+) -> Any:
+    """Makes a function a tool: what it does is done once, and handed back from the record ever after.
+
+    | | |
+    |---|---|
+    | ``effect`` | ``read_only``: it may run again; ``idempotent``: it may be sent again with the same key; |
+    | | ``once`` (if nothing is said): never sent twice |
+    | ``probe`` | of a ``once`` tool that a crash left in doubt: asked, by the key, whether it happened; |
+    | | without one a person is asked |
+    | ``retries`` | how often it is tried in all, or a :class:`Retry` |
+    | ``timeout`` | seconds that one attempt may take |
+    | ``approval`` | a person has to approve exactly this call |
+    | ``not_done`` | exceptions that say that it surely did not happen |
+    | ``ignore`` | arguments that are not recorded |
+
+    A keyword-only argument ``key`` is given the idempotency key.
+
+    >>> @dalsegno.tool(effect="idempotent", retries=3, timeout=30)
+    ... def charge(order: Order, *, key: str = "") -> Receipt:
+    ...     return bank.charge(order.amount, idempotency_key=key)
+    """
+
+    def make_tool(code: Callable[P, R]) -> Tool[P, R]:
+        return Tool(
+            code,
+            is_model=False,
+            effect=effect,
+            name=name,
+            retries=retries,
+            timeout=timeout,
+            probe=probe,
+            approval=approval,
+            not_done=not_done,
+            ignore=ignore,
+        )
+
+    return make_tool if code is None else make_tool(code)
+
+
+@overload
+def model(code: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def model(
+    *,
+    name: str | None = None,
+    retries: int | Retry = 1,
+    timeout: float | None = None,
+    ignore: str | Iterable[str] = (),
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def model(
+    code: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    retries: int | Retry = 1,
+    timeout: float | None = None,
+    ignore: str | Iterable[str] = (),
+) -> Any:
+    """Makes a function a call of a model: without an effect outside, but never the same twice, and paid for.
+
+    >>> @dalsegno.model(retries=3, timeout=60)
+    ... def ask(prompt: str) -> str:
+    ...     return client.complete(prompt).text
+    """
+
+    def make_model(code: Callable[P, R]) -> Tool[P, R]:
+        return Tool(
+            code,
+            is_model=True,
+            effect="read_only",
+            name=name,
+            retries=retries,
+            timeout=timeout,
+            probe=None,
+            approval=False,
+            not_done=(),
+            ignore=ignore,
+        )
+
+    return make_model if code is None else make_model(code)
+
+
+def to_thread(called: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    """Calls a plain tool from an async agent: on a thread, so that the event loop goes on.
+
+    >>> pages = await asyncio.gather(*(dalsegno.to_thread(fetch, url) for url in urls))
+    """
+    if called.is_async:
+        raise BadUse(f"tool {called.name!r} is async: write `await {called.name}(…)`")
+    found = frame()
+    if found is None or found.execution.tasks is None:
+        raise BadUse(f"dalsegno.to_thread({called.name}, …) belongs into the code of an async agent")
+
+    def code(*args: Any, **kwargs: Any) -> Any:
+        return _threads.awaited(lambda: called.code(*args, **kwargs))
+
+    return cast("Coroutine[Any, Any, R]", called._step(found, args, kwargs, code))

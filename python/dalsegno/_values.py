@@ -1,0 +1,369 @@
+"""Values as JSON, and back by the hints of who wants them. No pickle.
+
+| type | written as |
+|---|---|
+| `None`, `bool`, `int`, `float`, `str`, `list`, `dict` with texts as keys | itself |
+| `tuple`, `set`, `frozenset`, `bytes`, other dicts, `nan` and `inf` | an object with one key that begins with `$` |
+| `datetime`, `date`, `time`, `timedelta`, `Decimal`, `UUID`, `Path`, `complex`, numpy arrays and scalars | the same |
+| dataclasses, named tuples, TypedDicts, enums, Pydantic models | plain JSON; read back by the hint |
+
+Invariant: what the code is given is always what was read back, so that it is the same at every replay. What
+cannot be read back is refused when it is written, and not found after a crash.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections.abc
+import dataclasses
+import datetime
+import decimal
+import enum
+import functools
+import json
+import math
+import pathlib
+import sys
+import types
+import typing
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+Json = Any
+Coder = tuple[Callable[[Any], Json], Callable[[Json], Any]]
+
+
+class Unwritable(TypeError):
+    """A value that cannot be written; who catches it says of which step."""
+
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+def write(value: Any, hint: Any = Any) -> str:
+    """A value as JSON."""
+    return _dumps(coder(hint)[0](value))
+
+
+def read(text: str, hint: Any = Any) -> Any:
+    """A value from JSON."""
+    return coder(hint)[1](json.loads(text))
+
+
+def write_and_read(value: Any, hint: Any = Any) -> tuple[str, Any]:
+    """A value as JSON, and as it will be read."""
+    text = write(value, hint)
+    return text, read(text, hint)
+
+
+# --- Values without a hint ---------------------------------------------------------------------------
+
+
+def _plain(value: Any) -> Json:
+    kind = type(value)
+    if value is None or kind is bool or kind is int or kind is str:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if kind is list:
+        return [_plain(item) for item in value]
+    if kind is dict:
+        if all(type(key) is str and not key.startswith("$") for key in value):
+            return {key: _plain(item) for key, item in value.items()}
+        return {"$dict": [[_plain(key), _plain(item)] for key, item in value.items()]}
+    tagged = _TAGS.get(kind)
+    if tagged is not None:
+        return {tagged[0]: tagged[1](value)}
+    return _other(value)
+
+
+def _other(value: Any) -> Json:
+    """What is of no type that is known by itself."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        return _numpy(value)
+    if isinstance(value, pathlib.PurePath):
+        return {"$path": str(value)}
+    named = type_words(type(value))
+    if dataclasses.is_dataclass(value) or isinstance(value, enum.Enum) or hasattr(value, "model_dump"):
+        raise Unwritable(f"a {named} can be written, but not be read back without a type hint: add one that names it")
+    for base in (bool, int, str, float, list, dict):
+        if isinstance(value, base):
+            plain = base.__name__
+            raise Unwritable(f"a {named} would come back as a {plain}: give {plain}(…) or use a dataclass")
+    raise Unwritable(f"a {named} cannot be written as JSON: use plain values, dataclasses or Pydantic models")
+
+
+def _read_plain(found: Json) -> Any:
+    kind = type(found)
+    if kind is list:
+        return [_read_plain(item) for item in found]
+    if kind is dict:
+        if len(found) == 1:
+            [(tag, content)] = found.items()
+            if tag.startswith("$"):
+                reader = _READERS.get(tag)
+                if reader is None:
+                    raise Unwritable(f"{tag} is of a newer version")
+                return reader(content)
+        return {key: _read_plain(item) for key, item in found.items()}
+    return found
+
+
+def _sorted(items: Any) -> list[Json]:
+    """The items of a set, always in the same order."""
+    return sorted((_plain(item) for item in items), key=_dumps)
+
+
+def _numpy(value: Any) -> Json:
+    import numpy
+
+    if value.dtype.hasobject:
+        raise Unwritable("a numpy array of Python objects cannot be written: give it a plain dtype")
+    array = numpy.ascontiguousarray(value)
+    tag = "$ndarray" if isinstance(value, numpy.ndarray) else "$scalar"
+    content = base64.b64encode(array.tobytes()).decode()
+    return {tag: [array.dtype.descr if array.dtype.names else array.dtype.str, list(value.shape), content]}
+
+
+def _read_numpy(found: Json) -> Any:
+    import numpy
+
+    described, shape, content = found
+    if isinstance(described, list):
+        described = [tuple(tuple(part) if isinstance(part, list) else part for part in field) for field in described]
+    array: Any = numpy.frombuffer(base64.b64decode(content), dtype=numpy.dtype(described))
+    return array.reshape(shape).copy()
+
+
+_TAGS: dict[type, tuple[str, Callable[[Any], Json]]] = {
+    tuple: ("$tuple", lambda value: [_plain(item) for item in value]),
+    set: ("$set", _sorted),
+    frozenset: ("$frozenset", _sorted),
+    bytes: ("$bytes", lambda value: base64.b64encode(value).decode()),
+    bytearray: ("$bytearray", lambda value: base64.b64encode(value).decode()),
+    datetime.datetime: ("$datetime", lambda value: value.isoformat()),
+    datetime.date: ("$date", lambda value: value.isoformat()),
+    datetime.time: ("$time", lambda value: value.isoformat()),
+    datetime.timedelta: ("$timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
+    decimal.Decimal: ("$decimal", str),
+    uuid.UUID: ("$uuid", str),
+    complex: ("$complex", lambda value: [_plain(value.real), _plain(value.imag)]),
+}
+
+_READERS: dict[str, Callable[[Json], Any]] = {
+    "$float": float,
+    "$dict": lambda pairs: {_read_plain(key): _read_plain(item) for key, item in pairs},
+    "$tuple": lambda items: tuple(_read_plain(item) for item in items),
+    "$set": lambda items: {_read_plain(item) for item in items},
+    "$frozenset": lambda items: frozenset(_read_plain(item) for item in items),
+    "$bytes": base64.b64decode,
+    "$bytearray": lambda content: bytearray(base64.b64decode(content)),
+    "$datetime": datetime.datetime.fromisoformat,
+    "$date": datetime.date.fromisoformat,
+    "$time": datetime.time.fromisoformat,
+    "$timedelta": lambda parts: datetime.timedelta(*parts),
+    "$decimal": decimal.Decimal,
+    "$uuid": uuid.UUID,
+    "$complex": lambda parts: complex(_read_plain(parts[0]), _read_plain(parts[1])),
+    "$path": pathlib.Path,
+    "$ndarray": _read_numpy,
+    "$scalar": lambda found: _read_numpy(found)[()],
+}
+
+_PLAIN: Coder = (_plain, _read_plain)
+
+
+# --- Values with a hint ------------------------------------------------------------------------------
+
+
+def coder(hint: Any) -> Coder:
+    """How values that are said to be of a type are written and read."""
+    try:
+        return _coder(hint)
+    except TypeError:  # It cannot be hashed, as `Annotated[int, []]`.
+        return _make(hint)
+
+
+@functools.lru_cache(maxsize=1024)
+def _coder(hint: Any) -> Coder:
+    return _make(hint)
+
+
+def _make(hint: Any) -> Coder:
+    if isinstance(hint, typing.NewType):
+        return coder(hint.__supertype__)
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return coder(args[0])
+    if origin is typing.Union or origin is types.UnionType:
+        return _union(args)
+    if isinstance(hint, type) and origin is None:
+        return _class(hint)
+    if isinstance(origin, type):
+        return _generic(origin, args) if args else _PLAIN
+    return _PLAIN
+
+
+def _class(of: type) -> Coder:
+    if issubclass(of, enum.Enum):
+        # By its name: that is what the code branches on.
+        return _if(lambda value: isinstance(value, of), lambda value: value.name, str, lambda name: of[name])
+    if typing.is_typeddict(of):
+        return _fields(of, _hints(of), dict)
+    if dataclasses.is_dataclass(of):
+        names = [field.name for field in dataclasses.fields(of) if field.init]
+        hints = _hints(of)
+        return _fields(of, {name: hints.get(name, Any) for name in names}, lambda items: of(**items))
+    if issubclass(of, tuple) and hasattr(of, "_fields"):
+        hints = _hints(of)
+        fields = {name: hints.get(name, Any) for name in of._fields}
+        return _fields(of, fields, lambda items: of(**items))
+    if hasattr(of, "model_validate") and hasattr(of, "model_dump"):
+        write_model: Callable[[Any], Json] = lambda value: value.model_dump(mode="json")  # noqa: E731
+        return _if(lambda value: type(value) is of, write_model, dict, of.model_validate)
+    return _PLAIN
+
+
+def _if(is_one: Callable[[Any], bool], write: Callable[[Any], Json], shape: type, read: Callable[[Json], Any]) -> Coder:
+    """For values of a type; others, which the hint does not tell of, as if there were no hint."""
+
+    def reads(found: Json) -> Any:
+        is_tagged = type(found) is dict and len(found) == 1 and next(iter(found)).startswith("$")
+        return read(found) if type(found) is shape and not is_tagged else _read_plain(found)
+
+    return (lambda value: write(value) if is_one(value) else _plain(value)), reads
+
+
+def _fields(of: type, hints: dict[str, Any], make: Callable[[dict[str, Any]], Any]) -> Coder:
+    coders: dict[str, Coder] = {}
+
+    def get(name: str) -> Coder:
+        # Not before it is needed: a type may be inside of itself.
+        if name not in coders:
+            coders[name] = coder(hints[name]) if name in hints else _PLAIN
+        return coders[name]
+
+    if typing.is_typeddict(of):
+        is_one: Callable[[Any], bool] = lambda value: type(value) is dict and all(map(_is_text, value))  # noqa: E731
+        items: Callable[[Any], Any] = dict.items
+    else:
+        is_one = lambda value: type(value) is of  # noqa: E731
+        items = lambda value: [(name, getattr(value, name)) for name in hints]  # noqa: E731
+    return _if(
+        is_one,
+        lambda value: {name: get(name)[0](item) for name, item in items(value)},
+        dict,
+        lambda found: make({name: get(name)[1](item) for name, item in found.items()}),
+    )
+
+
+def _hints(of: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(of)
+    except Exception as e:  # A name that exists for type checkers only, or not any more.
+        raise Unwritable(f"the type hints of {type_words(of)} cannot be read: {e}") from e
+
+
+def _generic(origin: type, args: tuple[Any, ...]) -> Coder:
+    if origin is tuple:
+        return _tuple(args)
+    if origin in (set, frozenset):
+        tag = f"${origin.__name__}"
+        write_item, read_item = coder(args[0])
+        return (
+            lambda value: {tag: sorted(map(write_item, value), key=_dumps)} if type(value) is origin else _plain(value),
+            lambda found: origin(map(read_item, found[tag])) if _has(found, tag) else _read_plain(found),
+        )
+    if issubclass(origin, collections.abc.Mapping):
+        return _mapping(coder(args[0]), coder(args[1]))
+    if issubclass(origin, (list, collections.abc.Sequence, collections.abc.Iterable)) and len(args) == 1:
+        write_item, read_item = coder(args[0])
+        return (
+            lambda value: [write_item(item) for item in value] if type(value) is list else _plain(value),
+            lambda found: [read_item(item) for item in found] if type(found) is list else _read_plain(found),
+        )
+    return _class(origin)
+
+
+def _tuple(args: tuple[Any, ...]) -> Coder:
+    same = len(args) == 2 and args[1] is Ellipsis
+    coders = [coder(arg) for arg in args if arg is not Ellipsis]
+
+    def each(items: Any, way: int) -> list[Any]:
+        if same:
+            return [coders[0][way](item) for item in items]
+        plain = _PLAIN[way]
+        return [coders[at][way](item) if at < len(coders) else plain(item) for at, item in enumerate(items)]
+
+    return (
+        lambda value: {"$tuple": each(value, 0)} if type(value) is tuple else _plain(value),
+        lambda found: tuple(each(found["$tuple"], 1)) if _has(found, "$tuple") else _read_plain(found),
+    )
+
+
+def _mapping(keys: Coder, items: Coder) -> Coder:
+    def write_mapping(value: Any) -> Json:
+        if type(value) is not dict:
+            return _plain(value)
+        written = [[keys[0](key), items[0](item)] for key, item in value.items()]
+        if all(type(key) is str and not key.startswith("$") for key, _ in written):
+            return dict(written)
+        return {"$dict": written}
+
+    def read_mapping(found: Json) -> Any:
+        if _has(found, "$dict"):
+            return {keys[1](key): items[1](item) for key, item in found["$dict"]}
+        if type(found) is dict and not (len(found) == 1 and next(iter(found)).startswith("$")):
+            return {keys[1](key): items[1](item) for key, item in found.items()}
+        return _read_plain(found)
+
+    return write_mapping, read_mapping
+
+
+def _union(args: tuple[Any, ...]) -> Coder:
+    """One of several: by the first that takes it. Two of which one could be taken for the other are told apart."""
+    several = [arg for arg in args if arg is not type(None)]
+    if len(several) == 1:
+        return coder(several[0])
+    structured = [arg for arg in several if _is_structured(arg)]
+    if not structured:
+        return _PLAIN
+    if len(structured) == 1:
+        return coder(structured[0])
+    names = {type_words(typing.get_origin(arg) or arg): arg for arg in structured}
+
+    def write_one(value: Any) -> Json:
+        for name, arg in names.items():
+            if isinstance(value, typing.get_origin(arg) or arg):
+                return {"$one": [name, coder(arg)[0](value)]}
+        return _plain(value)
+
+    def read_one(found: Json) -> Any:
+        if _has(found, "$one"):
+            name, content = found["$one"]
+            if name not in names:
+                raise Unwritable(f"a {name} is recorded, and the hint does not tell of it any more")
+            return coder(names[name])[1](content)
+        return _read_plain(found)
+
+    return write_one, read_one
+
+
+def _is_structured(hint: Any) -> bool:
+    of = typing.get_origin(hint) or hint
+    return isinstance(of, type) and not typing.is_typeddict(of) and coder(hint) is not _PLAIN
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _has(found: Json, tag: str) -> bool:
+    return type(found) is dict and len(found) == 1 and tag in found
+
+
+def type_words(of: type) -> str:
+    """A type, as people are told of it."""
+    return of.__qualname__ if of.__module__ == "builtins" else f"{of.__module__}.{of.__qualname__}"

@@ -1,0 +1,274 @@
+//! One execution of an agent: what Python and the driver of the run tell each other.
+//!
+//! Python may be
+//!
+//! | at work | the run is | and the driver |
+//! |---|---|---|
+//! | `Running`: between two steps, or about to be | not idle | is woken when Python says something |
+//! | `Unsure`: waits, perhaps for something of its own | idle after a while | is woken when Python says something |
+//! | `Quiet`: waits for steps of the run only | idle | keeps no waker, by which the engine sees that |
+//!
+//! If Python says something all the same, the driver is woken through its run.
+//!
+//! Invariant: what Python says about itself counts only if it has heard everything that it was told.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Poll, Waker};
+
+use dalsegno::binding::Outside;
+use dalsegno::{BoxFuture, Ctx, Failure};
+use pyo3::prelude::*;
+use serde_json::value::RawValue;
+
+use crate::link::Link;
+
+/// What Python does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    Running,
+    Unsure,
+    Quiet,
+}
+
+/// What Python says to the driver.
+pub enum Said {
+    /// A step is to be driven.
+    Begin(u64, BoxFuture<'static, ()>),
+    /// A step is not awaited any more.
+    LetGo(u64),
+    /// The agent has ended.
+    Return(Result<Box<RawValue>, Failure>),
+    /// It was interrupted: it is to be left as by a crash.
+    Interrupted(String),
+}
+
+/// Between one execution of an agent and its driver.
+pub struct Port {
+    ctx: Ctx,
+    /// The process in which it was made.
+    pid: u32,
+    /// What to call, from any thread, when the run is left; `None` for an agent on a thread.
+    unwind: Mutex<Option<Py<PyAny>>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    said: Vec<Said>,
+    waker: Option<Waker>,
+    work: Work,
+    /// How much Python was told, and how much of it it has heard.
+    told: u64,
+    heard: u64,
+    /// Functions of steps that Python is executing.
+    executing: usize,
+    next_step: u64,
+    links: Vec<Weak<Link>>,
+    /// The run was left: nothing that Python does counts any more.
+    is_left: bool,
+    /// Python is done with it.
+    is_over: bool,
+    /// Who waits for that.
+    over: Option<Waker>,
+}
+
+impl Port {
+    pub fn new(ctx: &Ctx) -> Arc<Port> {
+        Arc::new(Port {
+            ctx: ctx.clone(),
+            pid: std::process::id(),
+            unwind: Mutex::new(None),
+            state: Mutex::new(State {
+                said: Vec::new(),
+                waker: None,
+                work: Work::Running,
+                told: 0,
+                heard: 0,
+                executing: 0,
+                next_step: 0,
+                links: Vec::new(),
+                is_left: false,
+                is_over: false,
+                over: None,
+            }),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the driver. Without a lock of ours: it may begin at once.
+    fn wake(&self, waker: Option<Waker>) {
+        match waker {
+            Some(waker) => waker.wake(),
+            // It waits for its run only: who comes and goes there wakes it.
+            None => drop(Outside::new(&self.ctx)),
+        }
+    }
+
+    /// Whether this is another process than the one that has the run: a fork of it.
+    pub fn is_forked(&self) -> bool {
+        std::process::id() != self.pid
+    }
+
+    /// Whether the run was left.
+    pub fn is_left(&self) -> bool {
+        self.state().is_left
+    }
+
+    /// What to call when the run is left.
+    pub fn unwind_with(&self, call: Py<PyAny>) {
+        let mut unwind = self.unwind.lock().unwrap_or_else(PoisonError::into_inner);
+        *unwind = Some(call);
+    }
+
+    /// Says something to the driver; `false` if there is none any more.
+    pub fn say(&self, said: Said) -> bool {
+        let waker = {
+            let mut state = self.state();
+            if state.is_left {
+                return false;
+            }
+            state.said.push(said);
+            state.work = Work::Running;
+            state.waker.take()
+        };
+        self.wake(waker);
+        true
+    }
+
+    /// Has a step driven; its number, or `None` if the run was left. With `waits` the whole agent does
+    /// nothing but wait for it.
+    pub fn begin(
+        &self,
+        link: &Arc<Link>,
+        future: BoxFuture<'static, ()>,
+        waits: bool,
+    ) -> Option<u64> {
+        let (number, waker) = {
+            let mut state = self.state();
+            if state.is_left {
+                return None;
+            }
+            let number = state.next_step;
+            state.next_step += 1;
+            state.said.push(Said::Begin(number, future));
+            state.links.retain(|link| link.strong_count() > 0);
+            state.links.push(Arc::downgrade(link));
+            state.work = if waits { Work::Quiet } else { Work::Running };
+            (number, state.waker.take())
+        };
+        self.wake(waker);
+        Some(number)
+    }
+
+    /// Python has heard something.
+    pub fn hears(&self) {
+        self.state().heard += 1;
+    }
+
+    /// Python says what it does. That it waits counts only if it has heard everything.
+    pub fn works(&self, work: Work) {
+        let waker = {
+            let mut state = self.state();
+            if state.told != state.heard || state.work == work {
+                return;
+            }
+            state.work = work;
+            state.waker.take()
+        };
+        self.wake(waker);
+    }
+
+    /// Python answers: the driver has to look.
+    pub fn answered(&self) {
+        let waker = self.state().waker.take();
+        self.wake(waker);
+    }
+
+    /// Python is about to be told something.
+    pub fn tells(&self, executes: bool) {
+        let mut state = self.state();
+        state.told += 1;
+        state.work = Work::Running;
+        if executes {
+            state.executing += 1;
+        }
+    }
+
+    /// Something is not being executed any more, or nobody waits for it.
+    pub fn executed(&self) {
+        let mut state = self.state();
+        state.executing = state.executing.saturating_sub(1);
+    }
+
+    /// What was said.
+    pub fn take(&self) -> Vec<Said> {
+        std::mem::take(&mut self.state().said)
+    }
+
+    /// What Python does, if it has said nothing more. The waker is kept if something may come from
+    /// Python by itself.
+    pub fn settle(&self, waker: &Waker) -> Option<Work> {
+        let mut state = self.state();
+        if !state.said.is_empty() {
+            return None;
+        }
+        let may_come = state.work != Work::Quiet || state.executing > 0;
+        state.waker = may_come.then(|| waker.clone());
+        Some(state.work)
+    }
+
+    /// The run is left: whoever waits in Python is told, now and from now on.
+    pub fn leave(&self) {
+        let (links, said) = {
+            let mut state = self.state();
+            state.is_left = true;
+            state.waker = None;
+            let said = std::mem::take(&mut state.said);
+            (std::mem::take(&mut state.links), said)
+        };
+        // Futures are dropped without a lock of ours: that looks at the run.
+        drop(said);
+        for link in links.iter().filter_map(Weak::upgrade) {
+            link.unwind();
+        }
+        let unwind = {
+            let mut unwind = self.unwind.lock().unwrap_or_else(PoisonError::into_inner);
+            unwind.take()
+        };
+        let is_over = self.state().is_over;
+        if let (Some(unwind), false) = (unwind, is_over) {
+            // If the interpreter is gone, so is who would unwind.
+            Python::try_attach(|py| drop(unwind.call0(py)));
+        }
+    }
+
+    /// Python is done with it, to the last `finally`.
+    pub fn is_over(&self) {
+        let over = {
+            let mut state = self.state();
+            state.is_over = true;
+            state.over.take()
+        };
+        if let Some(over) = over {
+            over.wake();
+        }
+    }
+
+    /// Waits until Python is done with it.
+    pub async fn until_over(&self) {
+        std::future::poll_fn(|context| {
+            let mut state = self.state();
+            match state.is_over {
+                true => Poll::Ready(()),
+                false => {
+                    state.over = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await;
+    }
+}
+

@@ -1,0 +1,43 @@
+"""What the tests share."""
+
+from __future__ import annotations
+
+import faulthandler
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dalsegno
+import pytest
+
+Open = Callable[..., dalsegno.App]
+
+
+@pytest.fixture(autouse=True)
+def _no_test_hangs() -> Iterator[None]:
+    # Shows where every thread is, and ends: a deadlock is a failure, not a wait.
+    faulthandler.dump_traceback_later(100, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where a store can be."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def opened(place: Path) -> Iterator[Open]:
+    """Opens a store with agents, again and again; only the last one stays open."""
+    last: list[dalsegno.App] = []
+
+    def open_it(*agents: dalsegno.Agent[..., Any], **settings: Any) -> dalsegno.App:
+        while last:
+            last.pop().close()
+        last.append(dalsegno.open(place, agents=agents, **settings))
+        return last[0]
+
+    yield open_it
+    while last:
+        last.pop().close()

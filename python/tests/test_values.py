@@ -1,0 +1,214 @@
+"""Values come back as they were, by the hints of who wants them."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import math
+import pathlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NewType, Optional, TypedDict, Union
+
+import dalsegno
+import numpy
+import pydantic
+import pytest
+from conftest import Open
+from dalsegno._values import Unwritable, read, write
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = "b"
+
+
+@dataclass
+class Part:
+    name: str
+    sizes: tuple[int, ...] = ()
+    inner: Optional[Part] = None
+
+
+@dataclass(frozen=True)
+class Whole:
+    parts: list[Part]
+    when: datetime.datetime
+    by: dict[uuid.UUID, Part] = field(default_factory=dict)
+    colour: Colour = Colour.RED
+
+
+class Point(NamedTuple):
+    x: int
+    y: decimal.Decimal
+
+
+class Options(TypedDict, total=False):
+    limit: int
+    since: datetime.date
+    part: Part
+
+
+class Order(pydantic.BaseModel):
+    id: int
+    at: datetime.datetime
+    tags: set[str] = set()
+
+
+Name = NewType("Name", str)
+NOW = datetime.datetime(2026, 3, 1, 12, 30, 0, 123456, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
+
+PLAIN: list[Any] = [
+    None,
+    True,
+    0,
+    -(10**30),
+    1.5,
+    1e300,
+    "",
+    "ü\u2028\x00",
+    [],
+    [1, [2, {"a": None}]],
+    {"a": 1, "": 2},
+    {"$bytes": "no"},
+    {1: 2, (1, 2): "x"},
+    (1, (2, "x")),
+    {1, 2, 3},
+    frozenset({"a"}),
+    b"\x00\xff",
+    bytearray(b"x"),
+    NOW,
+    datetime.datetime(2026, 1, 1),
+    NOW.date(),
+    datetime.time(1, 2, 3),
+    datetime.timedelta(days=-1, microseconds=5),
+    decimal.Decimal("1.10"),
+    uuid.UUID(int=5),
+    pathlib.PurePosixPath("/a/b"),
+    1 + 2j,
+    math.inf,
+]
+
+HINTED: list[tuple[Any, Any]] = [
+    (Colour.BLUE, Colour),
+    ([Colour.RED, None], list[Optional[Colour]]),
+    (Part("a", (1, 2), Part("b")), Part),
+    (Whole([Part("a")], NOW, {uuid.UUID(int=1): Part("b")}, Colour.BLUE), Whole),
+    (Point(1, decimal.Decimal("2.5")), Point),
+    ({"limit": 1, "since": NOW.date(), "part": Part("x")}, Options),
+    (Order(id=1, at=NOW, tags={"a", "b"}), Order),
+    ([Order(id=1, at=NOW)], Sequence[Order]),
+    ({"a": Order(id=1, at=NOW)}, dict[str, Order]),
+    ((1, Part("a")), tuple[int, Part]),
+    ({Colour.RED}, set[Colour]),
+    (Part("a"), Union[Part, Order, None]),
+    (Order(id=1, at=NOW), Union[Part, Order, str]),
+    ("text", Union[Part, Order, str]),
+    (Name("x"), Name),
+    # Hints that do not tell the truth do no harm.
+    (None, str),
+    ((1, 2), list[int]),
+    ({"a": 1}, Part | dict[str, int]),
+    (5, Order),
+]
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=repr)
+def test_plain_values_come_back_without_a_hint(value: Any) -> None:
+    found = read(write(value))
+    assert found == value
+    assert type(found) is type(value) or isinstance(value, pathlib.PurePath)
+
+
+@pytest.mark.parametrize(("value", "hint"), HINTED, ids=repr)
+def test_structured_values_come_back_by_their_hint(value: Any, hint: Any) -> None:
+    found = read(write(value, hint), hint)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_not_a_number_comes_back() -> None:
+    assert math.isnan(read(write(math.nan)))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        numpy.arange(6, dtype=numpy.float32).reshape(2, 3).T,
+        numpy.array([], dtype=numpy.int64),
+        numpy.array(3.5),
+        numpy.array([(1, 2.5)], dtype=[("a", "<i4"), ("b", "<f8")]),
+        numpy.array([numpy.nan, 1.0]),
+    ],
+)
+def test_arrays_come_back(array: Any) -> None:
+    found = read(write({"vector": array}))["vector"]
+    assert found.dtype == array.dtype
+    assert found.shape == array.shape
+    assert found.tobytes() == array.tobytes()
+    assert found.flags.writeable
+
+
+def test_scalars_of_numpy_come_back() -> None:
+    found = read(write(numpy.float32(1.5)))
+    assert type(found) is numpy.float32
+    assert found == 1.5
+
+
+class Odd:
+    pass
+
+
+class Text(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (Odd(), "Odd cannot be written"),
+        ([Odd()], "Odd cannot be written"),
+        (Part("a"), "Part can be written, but not be read back without a type hint"),
+        (Colour.RED, "Colour can be written, but"),
+        (Text("x"), "Text would come back as a str"),
+        (numpy.array([Odd()]), "array of Python objects"),
+        (lambda: None, "function cannot be written"),
+    ],
+)
+def test_what_cannot_come_back_is_refused(value: Any, words: str) -> None:
+    with pytest.raises(Unwritable, match=words):
+        write(value)
+
+
+def test_sets_are_written_in_one_order() -> None:
+    assert write({"a", "b", "c"}) == write({"c", "b", "a"})
+
+
+@dalsegno.tool(effect="read_only")
+def build(part: Part, when: datetime.datetime, vector: numpy.ndarray[Any, Any]) -> Whole:
+    return Whole([part], when, colour=Colour.BLUE)
+
+
+@dalsegno.tool(effect="read_only")
+def bare() -> tuple[bytes, Order]:
+    return b"x", Order(id=1, at=NOW)
+
+
+@dalsegno.agent
+def made(part: Part, options: Options, *more: int, colour: Colour) -> tuple[Whole, Colour, int]:
+    assert isinstance(part, Part)
+    assert isinstance(options["since"], datetime.date)
+    whole = build(part, NOW, numpy.zeros(3))
+    assert type(whole) is Whole
+    assert type(bare()[1]) is Order
+    return whole, colour, sum(more)
+
+
+def test_values_go_through_a_run(opened: Open) -> None:
+    app = opened(made)
+    given: Options = {"since": NOW.date()}
+    want = (Whole([Part("a", (1,))], NOW, colour=Colour.BLUE), Colour.RED, 5)
+    assert app.run(made, "r", Part("a", (1,)), given, 2, 3, colour=Colour.RED) == want
+    assert opened(made).get("r").result() == want
