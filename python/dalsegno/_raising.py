@@ -10,16 +10,14 @@ Invariant: nothing is imported because a record says so. A type comes back only 
 
 from __future__ import annotations
 
+import ast
 import builtins
 import re
 import sys
-from collections.abc import Sequence
 
 from ._errors import BadUse, Failure, NotDone, NotSerialisable, RunFailed, StepFailed, Terminal, of_failure
 
 _NAMED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:: |$)")
-
-Types = type[BaseException] | Sequence[type[BaseException]]
 
 
 def failure_of(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Failure:
@@ -70,19 +68,30 @@ def _make(name: str, text: str) -> Exception | None:
     of = _find(name)
     if of is None:
         return None
+    for given in (text, _literal(text)):
+        try:
+            made = of(given)
+            if str(made) == text:
+                return made
+        except Exception:
+            pass
+    # It wants something else than a text: it is one of its type that says the same.
+    says = {"__str__": lambda _: text, "__module__": of.__module__, "__qualname__": of.__qualname__}
     try:
-        made = of(text)
-        if str(made) == text:
-            return made
-    except Exception:
-        pass
-    try:
-        # It wants something else than a text: it has its type, and says the same.
-        made = of.__new__(of)
+        like: type[Exception] = type(of.__name__, (of,), says)
+        made = like.__new__(like)
         made.args = (text,)
-        return made if str(made) == text else None
+        return made
     except Exception:
         return None
+
+
+def _literal(text: str) -> object:
+    """What a `KeyError` was about, say."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
 
 
 def _find(name: str) -> type[Exception] | None:

@@ -73,8 +73,7 @@ impl Link {
     }
 
     fn tell(&self, told: Told) {
-        let executes = matches!(told, Told::Execute(..) | Told::Probe(..));
-        self.port.tells(executes);
+        self.port.tells();
         self.state().told.push_back(told);
         match &self.hear {
             None => self.told.notify_all(),
@@ -97,10 +96,7 @@ impl Link {
             state.answer = None;
             state.asked
         };
-        let told = ask(asked);
-        let executes = !matches!(told, Told::Inside(..));
-        let _waits = Waits(executes.then(|| Arc::clone(&self.port)));
-        self.tell(told);
+        self.tell(ask(asked));
         std::future::poll_fn(|_| match self.state().answer.take() {
             Some(answer) => Poll::Ready(answer),
             // The driver is woken by its port whenever Python answers.
@@ -148,17 +144,6 @@ impl Link {
             state.answer = Some(answer);
         }
         self.port.answered();
-    }
-}
-
-/// Somebody waits for a function that Python executes.
-struct Waits(Option<Arc<Port>>);
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        if let Some(port) = &self.0 {
-            port.executed();
-        }
     }
 }
 

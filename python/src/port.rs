@@ -2,21 +2,20 @@
 //!
 //! Python may be
 //!
-//! | at work | the run is | and the driver |
-//! |---|---|---|
-//! | `Running`: between two steps, or about to be | not idle | is woken when Python says something |
-//! | `Unsure`: waits, perhaps for something of its own | idle after a while | is woken when Python says something |
-//! | `Quiet`: waits for steps of the run only | idle | keeps no waker, by which the engine sees that |
+//! | at work | the run is |
+//! |---|---|
+//! | `Running`: between two steps, or about to be | not idle |
+//! | `Unsure`: waits, perhaps for something of its own | idle after a while: a waker is kept, by which the engine sees that |
+//! | `Quiet`: waits for steps of the run only | idle |
 //!
-//! If Python says something all the same, the driver is woken through its run.
+//! Whatever Python says wakes the driver, through its run.
 //!
 //! Invariant: what Python says about itself counts only if it has heard everything that it was told.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use dalsegno::binding::Outside;
-use dalsegno::{BoxFuture, Ctx, Failure};
+use dalsegno::{BoxFuture, Ctx, Failure, binding};
 use pyo3::prelude::*;
 use serde_json::value::RawValue;
 
@@ -54,13 +53,12 @@ pub struct Port {
 
 struct State {
     said: Vec<Said>,
-    waker: Option<Waker>,
+    /// Kept as long as Python is not sure what it waits for.
+    unsure: Option<Waker>,
     work: Work,
     /// How much Python was told, and how much of it it has heard.
     told: u64,
     heard: u64,
-    /// Functions of steps that Python is executing.
-    executing: usize,
     next_step: u64,
     links: Vec<Weak<Link>>,
     /// The run was left: nothing that Python does counts any more.
@@ -79,11 +77,10 @@ impl Port {
             unwind: Mutex::new(None),
             state: Mutex::new(State {
                 said: Vec::new(),
-                waker: None,
+                unsure: None,
                 work: Work::Running,
                 told: 0,
                 heard: 0,
-                executing: 0,
                 next_step: 0,
                 links: Vec::new(),
                 is_left: false,
@@ -95,15 +92,6 @@ impl Port {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes the driver. Without a lock of ours: it may begin at once.
-    fn wake(&self, waker: Option<Waker>) {
-        match waker {
-            Some(waker) => waker.wake(),
-            // It waits for its run only: who comes and goes there wakes it.
-            None => drop(Outside::new(&self.ctx)),
-        }
     }
 
     /// Whether this is another process than the one that has the run: a fork of it.
@@ -124,16 +112,15 @@ impl Port {
 
     /// Says something to the driver; `false` if there is none any more.
     pub fn say(&self, said: Said) -> bool {
-        let waker = {
+        {
             let mut state = self.state();
             if state.is_left {
                 return false;
             }
             state.said.push(said);
             state.work = Work::Running;
-            state.waker.take()
-        };
-        self.wake(waker);
+        }
+        binding::wake(&self.ctx);
         true
     }
 
@@ -145,7 +132,7 @@ impl Port {
         future: BoxFuture<'static, ()>,
         waits: bool,
     ) -> Option<u64> {
-        let (number, waker) = {
+        let number = {
             let mut state = self.state();
             if state.is_left {
                 return None;
@@ -156,9 +143,9 @@ impl Port {
             state.links.retain(|link| link.strong_count() > 0);
             state.links.push(Arc::downgrade(link));
             state.work = if waits { Work::Quiet } else { Work::Running };
-            (number, state.waker.take())
+            number
         };
-        self.wake(waker);
+        binding::wake(&self.ctx);
         Some(number)
     }
 
@@ -169,37 +156,26 @@ impl Port {
 
     /// Python says what it does. That it waits counts only if it has heard everything.
     pub fn works(&self, work: Work) {
-        let waker = {
+        {
             let mut state = self.state();
             if state.told != state.heard || state.work == work {
                 return;
             }
             state.work = work;
-            state.waker.take()
-        };
-        self.wake(waker);
+        }
+        binding::wake(&self.ctx);
     }
 
     /// Python answers: the driver has to look.
     pub fn answered(&self) {
-        let waker = self.state().waker.take();
-        self.wake(waker);
+        binding::wake(&self.ctx);
     }
 
     /// Python is about to be told something.
-    pub fn tells(&self, executes: bool) {
+    pub fn tells(&self) {
         let mut state = self.state();
         state.told += 1;
         state.work = Work::Running;
-        if executes {
-            state.executing += 1;
-        }
-    }
-
-    /// Something is not being executed any more, or nobody waits for it.
-    pub fn executed(&self) {
-        let mut state = self.state();
-        state.executing = state.executing.saturating_sub(1);
     }
 
     /// What was said.
@@ -207,15 +183,13 @@ impl Port {
         std::mem::take(&mut self.state().said)
     }
 
-    /// What Python does, if it has said nothing more. The waker is kept if something may come from
-    /// Python by itself.
+    /// What Python does, if it has said nothing more.
     pub fn settle(&self, waker: &Waker) -> Option<Work> {
         let mut state = self.state();
         if !state.said.is_empty() {
             return None;
         }
-        let may_come = state.work != Work::Quiet || state.executing > 0;
-        state.waker = may_come.then(|| waker.clone());
+        state.unsure = (state.work == Work::Unsure).then(|| waker.clone());
         Some(state.work)
     }
 
@@ -224,7 +198,7 @@ impl Port {
         let (links, said) = {
             let mut state = self.state();
             state.is_left = true;
-            state.waker = None;
+            state.unsure = None;
             let said = std::mem::take(&mut state.said);
             (std::mem::take(&mut state.links), said)
         };

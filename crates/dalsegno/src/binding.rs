@@ -40,6 +40,14 @@ impl Drop for Outside {
     }
 }
 
+/// The code outside has said something: the future of the run is to be polled.
+///
+/// To be used instead of a clone of the future's waker, which would tell the engine that the code waits
+/// for something of its own.
+pub fn wake(ctx: &Ctx) {
+    ctx.run.state().wake();
+}
+
 /// Whether a run is only read, to be replayed.
 pub fn is_replay(ctx: &Ctx) -> bool {
     ctx.run.is_replay()

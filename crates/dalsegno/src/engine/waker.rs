@@ -36,8 +36,36 @@ impl Wake for CodeWaker {
             let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             known.clone()
         };
+        // The driver may be polled on another thread before this returns, and counts the clones.
+        drop(self);
         if let Some(driver) = driver {
             driver.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Counts the clones when it is woken, as a driver on another thread may.
+    struct Counts(Weak<CodeWaker>, AtomicUsize);
+
+    impl Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.1.store(self.0.strong_count(), Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn who_is_woken_does_not_find_the_clone_that_woke_it() {
+        let code_waker: Arc<CodeWaker> = Arc::default();
+        let driver = Arc::new(Counts(Arc::downgrade(&code_waker), AtomicUsize::new(0)));
+        code_waker.drives(&Waker::from(Arc::clone(&driver)));
+        Waker::from(Arc::clone(&code_waker)).wake();
+        assert_eq!(driver.1.load(Ordering::SeqCst), 1);
     }
 }

@@ -1,0 +1,313 @@
+"""Async agents: identities do not depend on the order of scheduling."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dalsegno
+import pytest
+from conftest import Open
+from dalsegno import aio
+
+LOG: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def _clear() -> None:
+    LOG.clear()
+
+
+@dalsegno.tool(effect="read_only")
+async def look(what: str) -> str:
+    LOG.append(what)
+    await asyncio.sleep(random.random() / 200)
+    return f"<{what}>"
+
+
+@dalsegno.tool(effect="read_only")
+def slow_look(what: str) -> str:
+    LOG.append(what)
+    time.sleep(0.01)
+    return f"<{what}>"
+
+
+async def work(what: str) -> str:
+    await asyncio.sleep(random.random() / 200)
+    return await look(f"2 {await look(what)}")
+
+
+@dalsegno.plan_step
+async def planned(what: str) -> list[str]:
+    return list(await asyncio.gather(work(f"{what} a"), work(f"{what} b")))
+
+
+@dalsegno.agent
+async def branchy(n: int, ask: bool) -> list[str]:
+    names = [str(k) for k in range(n)]
+    found = list(await asyncio.gather(*map(look, names)))
+    found += await asyncio.gather(*map(work, names))
+    found += await asyncio.gather(*(aio.to_thread(slow_look, name) for name in names))
+    found += [task for group in await asyncio.gather(*map(planned, names)) for task in group]
+    tasks = [asyncio.create_task(work(name)) for name in names]
+    for done in asyncio.as_completed(tasks):
+        await done
+    await asyncio.wait(tasks)
+    if sys.version_info >= (3, 11):
+        async with asyncio.TaskGroup() as group:
+            tasks += [group.create_task(work(f"group {name}")) for name in names]
+    if ask:
+        await aio.signal("go")
+    return found + [task.result() for task in tasks] + [await asyncio.wait_for(look("end"), 5)]
+
+
+class ShuffledLoop(asyncio.SelectorEventLoop):
+    """Runs what is ready in another order every time."""
+
+    def _run_once(self) -> None:
+        ready: collections.deque[Any] = self._ready  # type: ignore[attr-defined]
+        shuffled = list(ready)
+        random.shuffle(shuffled)
+        ready.clear()
+        ready.extend(shuffled)
+        super()._run_once()  # type: ignore[misc]
+
+
+def run_on(loop: asyncio.AbstractEventLoop, main: Any) -> Any:
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+async def checkpointed(app: aio.AsyncApp, run: str) -> None:
+    end = time.monotonic() + 20
+    while not any(found.run == run for found in await app.runs(status=["checkpointed"])):
+        assert time.monotonic() < end, await app.why(run)
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_shuffled_tasks_have_the_same_identities(place: Path, seed: int) -> None:
+    random.seed(seed)
+
+    async def first() -> None:
+        async with await aio.open(place, agents=[branchy]) as app:
+            await app.start(branchy, "r", 3, True)
+            await checkpointed(app, "r")
+
+    async def second() -> list[str]:
+        async with await aio.open(place, agents=[branchy]) as app:
+            await app.signal("r", "go")
+            result = await (await app.get("r")).result()
+            assert (await app.replay("r")).same
+            return result  # type: ignore[no-any-return]
+
+    run_on(ShuffledLoop(), first())
+    done = sorted(LOG)
+    LOG.clear()
+    result = run_on(ShuffledLoop(), second())
+    # Everything but the last step came from the record.
+    assert LOG == ["end"]
+    assert len(done) == 3 + 6 + 3 + 12 + 6 + (6 if sys.version_info >= (3, 11) else 0)
+    assert result[:3] == ["<0>", "<1>", "<2>"]
+    assert result[-1] == "<end>"
+
+
+def test_a_plain_program_runs_async_agents_too(opened: Open) -> None:
+    app = opened(branchy)
+    result = app.run(branchy, "r", 2, False)
+    count = len(LOG)
+    assert opened(branchy).run(branchy, "r", 2, False) == result
+    assert app.run is not None
+    assert len(LOG) == count
+
+
+@dalsegno.agent
+async def waits_in_tasks() -> list[str]:
+    async def one(name: str) -> str:
+        text: str = await aio.signal(name)
+        return await look(text)
+
+    return list(await asyncio.gather(one("a"), one("b"), one("c")))
+
+
+def test_a_run_leaves_memory_when_all_its_tasks_wait(opened: Open) -> None:
+    app = opened(waits_in_tasks)
+    begun = time.monotonic()
+    app.start(waits_in_tasks, "r")
+    while not app.runs(status=["checkpointed"]):
+        assert time.monotonic() - begun < 20
+    # At once: nobody had to wait to see whether it does something of its own.
+    assert time.monotonic() - begun < 0.9
+    for name in ("c", "a", "b"):
+        app.signal("r", name, name.upper())
+    assert app.get("r").result() == ["<A>", "<B>", "<C>"]
+    assert sorted(LOG) == ["A", "B", "C"]
+    assert app.replay("r").same
+
+
+@dalsegno.agent
+async def waits_for_its_own() -> str:
+    async def own() -> str:
+        await asyncio.sleep(0.3)
+        return await look("own")
+
+    task = asyncio.create_task(own())
+    sleeper = asyncio.create_task(_forever())
+    done = await task
+    sleeper.cancel()
+    return done
+
+
+async def _forever() -> None:
+    await aio.sleep(3600)
+
+
+def test_what_code_waits_for_of_its_own_is_waited_for(opened: Open) -> None:
+    assert opened(waits_for_its_own).run(waits_for_its_own, "r") == "<own>"
+
+
+@dalsegno.tool(effect="read_only", timeout=0.1, retries=2)
+async def too_slow() -> None:
+    LOG.append("try")
+    try:
+        await asyncio.sleep(30)
+    except asyncio.CancelledError:
+        LOG.append("cancelled")
+        raise
+
+
+@dalsegno.agent
+async def impatient() -> str:
+    try:
+        await too_slow()
+    except TimeoutError as e:
+        return type(e).__name__
+    return "?"
+
+
+def test_a_step_that_takes_too_long_is_cancelled(opened: Open) -> None:
+    assert opened(impatient).run(impatient, "r") == "StepTimeout"
+    assert LOG == ["try", "cancelled", "try", "cancelled"]
+
+
+@dalsegno.tool(effect="read_only")
+async def broken() -> None:
+    await asyncio.sleep(0.02)
+    raise ValueError("broken")
+
+
+@dalsegno.tool(effect="read_only")
+async def endless() -> None:
+    await asyncio.sleep(60)
+
+
+@dalsegno.agent
+async def group_fails() -> str:
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(endless())
+            group.create_task(broken())
+    except BaseException as e:
+        seen = repr(e)
+        await aio.signal("go")
+        return seen
+    return "?"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="no TaskGroup")
+def test_a_group_that_fails_leaves_the_others(opened: Open) -> None:
+    app = opened(group_fails)
+    app.start(group_fails, "r")
+    while not app.runs(status=["checkpointed"]):
+        pass
+    app = opened(group_fails)
+    app.signal("r", "go")
+    assert "ValueError('broken')" in app.get("r").result()
+
+
+@dalsegno.agent
+async def failing() -> None:
+    raise LookupError("nothing")
+
+
+@dalsegno.agent
+async def parent() -> str:
+    try:
+        await aio.child(failing)
+    except dalsegno.ChildFailed as e:
+        moments = [await aio.now(), await aio.uuid4(), await aio.random()]
+        await aio.event("noted", len(moments))
+        await aio.decide("which", 3)
+        return f"{e} {await aio.patched('x')}"
+    return "?"
+
+
+def test_everything_else_can_be_awaited(place: Path) -> None:
+    async def main() -> None:
+        async with await aio.open(place, agents=[parent, failing]) as app:
+            assert "LookupError: nothing" in await app.run(parent, "r")
+            assert (await app.replay("r")).same
+            with pytest.raises(dalsegno.RunFailed):
+                await app.run(failing, "f")
+            runs = [await app.start(parent, f"r{n}") for n in range(10)]
+            assert len(await asyncio.gather(*(run.result() for run in runs))) == 10
+
+    asyncio.run(main())
+
+
+@dalsegno.agent
+async def approved() -> str:
+    answer = await aio.approval("go", {"x": 1})
+    return answer.by
+
+
+def test_a_wait_for_a_result_can_be_given_up(place: Path) -> None:
+    async def main() -> None:
+        async with await aio.open(place, agents=[approved]) as app:
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(app.run(approved, "r"), 0.1)
+            await app.approve("r", "go", by="ann")
+            assert await app.run(approved, "r") == "ann"
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_ends_under_a_run_is_a_crash_and_no_more(place: Path) -> None:
+    async def first() -> None:
+        app = await aio.open(place, agents=[branchy])
+        await app.start(branchy, "r", 3, False)
+        await asyncio.sleep(0.01)
+        await app.close(0.0)
+
+    async def second() -> list[str]:
+        async with await aio.open(place, agents=[branchy]) as app:
+            return await app.run(branchy, "r", 3, False)
+
+    asyncio.run(first())
+    assert asyncio.run(second())[-1] == "<end>"
+
+
+def _eager() -> Iterator[Any]:
+    if sys.version_info >= (3, 12):
+        yield asyncio.eager_task_factory
+
+
+@pytest.mark.parametrize("factory", list(_eager()))
+def test_another_task_factory_keeps_working(place: Path, factory: Any) -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(factory)
+        async with await aio.open(place, agents=[branchy]) as app:
+            await app.run(branchy, "r", 2, False)
+            assert (await app.replay("r")).same
+
+    asyncio.run(main())

@@ -1,0 +1,311 @@
+"""What must not be done is told in clear words, and stops the run cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from typing import Any
+
+import dalsegno
+import pytest
+from conftest import Open
+
+LOG: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _clear() -> None:
+    LOG.clear()
+
+
+class Client:
+    pass
+
+
+@dalsegno.tool(effect="read_only")
+def look(what: Any) -> Any:
+    LOG.append("look")
+    return Client() if what == "client" else what
+
+
+@dalsegno.agent
+def looker(what: str) -> Any:
+    return look(Client() if what == "argument" else what)
+
+
+def test_a_result_that_cannot_be_recorded_names_the_step_and_the_type(opened: Open) -> None:
+    with pytest.raises(dalsegno.RunFailed, match=r"step look#1: it gave a test_bad_use\.Client, which cannot") as caught:
+        opened(looker).run(looker, "r", "client")
+    assert isinstance(caught.value.__cause__, dalsegno.NotSerialisable)
+
+
+def test_an_argument_that_cannot_be_recorded_names_the_step_and_the_type(opened: Open) -> None:
+    with pytest.raises(dalsegno.RunFailed, match=r"step 'look': its argument 'what', a test_bad_use\.Client"):
+        opened(looker).run(looker, "r", "argument")
+    assert LOG == []
+
+
+@dalsegno.tool(effect="read_only", ignore="client")
+def with_client(client: Client, n: int) -> int:
+    return n + 1
+
+
+@dalsegno.agent
+def uses_client() -> int:
+    return with_client(Client(), 1)
+
+
+def test_but_it_may_be_left_out(opened: Open) -> None:
+    assert opened(uses_client).run(uses_client, "r") == 2
+
+
+@dalsegno.agent
+def gives_client() -> Any:
+    return Client()
+
+
+def test_a_run_that_gives_what_cannot_be_recorded_fails(opened: Open) -> None:
+    with pytest.raises(dalsegno.RunFailed, match=r"agent 'gives_client' gave a test_bad_use\.Client"):
+        opened(gives_client).run(gives_client, "r")
+
+
+@dalsegno.tool(effect="idempotent")
+def leave(how: str) -> str:
+    LOG.append(how)
+    if len(LOG) == 1:
+        raise SystemExit(3) if how == "exit" else KeyboardInterrupt
+    return "done"
+
+
+@dalsegno.agent
+def leaver(how: str) -> str:
+    return leave(how)
+
+
+@pytest.mark.parametrize("how", ["exit", "interrupt"])
+def test_what_is_no_exception_is_no_outcome_and_the_run_goes_on_later(opened: Open, how: str) -> None:
+    app = opened(leaver)
+    with pytest.raises(dalsegno.NotMoving, match="in step 'leave': the run was left as by a crash"):
+        app.run(leaver, "r", how)
+    app = opened(leaver)
+    assert app.get("r").result() == "done"
+    assert LOG == [how, how]
+
+
+@dalsegno.agent
+def threaded(copied: bool) -> str:
+    caught: list[str] = []
+
+    def beside() -> None:
+        try:
+            look("x")
+        except dalsegno.BadUse as e:
+            caught.append(str(e))
+
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=(lambda: context.run(beside)) if copied else beside)
+    thread.start()
+    thread.join()
+    return caught[0] if caught else "a plain call"
+
+
+def test_a_run_used_from_another_thread(opened: Open) -> None:
+    assert "used from another thread than its own" in opened(threaded).run(threaded, "r", True)
+    assert LOG == []
+
+
+def one(n: int) -> int:
+    LOG.append("one")
+    return n
+
+
+def two(n: int) -> int:
+    LOG.append("two")
+    return n
+
+
+FIRST, SECOND = (dalsegno.tool(effect="read_only")(code) for code in (one, two))
+
+
+@dalsegno.agent(name="changed")
+def before() -> int:
+    FIRST(1)
+    dalsegno.signal("go")
+    return 1
+
+
+@dalsegno.agent(name="changed")
+def after() -> int:
+    SECOND(1)
+    dalsegno.signal("go")
+    return 2
+
+
+@dalsegno.agent(name="changed")
+def other_input() -> int:
+    FIRST(2)
+    dalsegno.signal("go")
+    return 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "then", "now"), [(after, "tool one#1", "tool two#1"), (other_input, 'n\\":1', 'n\\":2')]
+)
+def test_code_that_was_changed_is_a_mismatch_with_both_sides(
+    opened: Open, changed: dalsegno.Agent[[], int], then: str, now: str
+) -> None:
+    app = opened(before)
+    app.start(before, "r")
+    while app.why("r").standing != "waits-for-signal":
+        pass
+    LOG.clear()
+    app = opened(changed)
+    app.signal("r", "go")
+    with pytest.raises(dalsegno.Mismatch) as caught:
+        app.get("r").result()
+    assert then in str(caught.value)
+    assert now in str(caught.value)
+    assert LOG == []
+    assert not app.replay("r").same
+    # With the old code back, it goes on.
+    app = opened(before)
+    app.clear_attention("r")
+    assert app.get("r").result() == 1
+
+
+@dalsegno.agent(name="changed")
+def other_arguments(what: str) -> int:
+    return 3
+
+
+def test_an_agent_that_takes_other_arguments(opened: Open) -> None:
+    app = opened(before)
+    app.start(before, "r")
+    while app.why("r").standing != "waits-for-signal":
+        pass
+    app = opened(other_arguments)
+    app.signal("r", "go")
+    with pytest.raises(dalsegno.NotMoving, match="does not take the input"):
+        app.get("r").result()
+
+
+@dalsegno.agent
+def asks_store() -> str:
+    return str(APP[0].runs())
+
+
+APP: list[dalsegno.App] = []
+
+
+def test_a_run_that_asks_its_own_store(opened: Open) -> None:
+    APP[:] = [opened(asks_store)]
+    with pytest.raises(dalsegno.RunFailed, match="asks its own store"):
+        APP[0].run(asks_store, "r")
+    APP.clear()
+
+
+def test_what_belongs_into_a_run() -> None:
+    for call in (lambda: dalsegno.sleep(1), dalsegno.now, lambda: dalsegno.signal("x"), lambda: dalsegno.aio.now()):
+        with pytest.raises(dalsegno.BadUse, match="outside of a run"):
+            call()
+    with pytest.raises(dalsegno.BadUse, match="outside of a step"):
+        dalsegno.current_call()
+
+
+def test_decorators_find_what_cannot_be() -> None:
+    with pytest.raises(ValueError, match="none of read_only"):
+        dalsegno.tool(effect="twice")(one)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="needs a probe"):
+        dalsegno.tool(effect="read_only", probe=lambda key: dalsegno.UNKNOWN)(one)
+    with pytest.raises(TypeError, match="has no argument"):
+        dalsegno.tool(ignore="m")(one)
+
+
+# --- async -------------------------------------------------------------------------------------------
+
+
+@dalsegno.tool(effect="read_only")
+async def alook(n: int) -> int:
+    LOG.append("alook")
+    return n
+
+
+@dalsegno.agent
+async def forgets(kept: bool) -> int:
+    call = alook(1)
+    if not kept:
+        del call
+    return await alook(2) if not kept else 3
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_step_that_is_never_awaited(opened: Open, kept: bool) -> None:
+    with pytest.raises(dalsegno.RunFailed, match="step 'alook' of run 'r' was called and never awaited"):
+        opened(forgets).run(forgets, "r", kept)
+    assert LOG == []
+
+
+@dalsegno.agent
+async def blocks(how: str) -> Any:
+    match how:
+        case "tool":
+            return look(1)
+        case "sleep":
+            return dalsegno.sleep(1)
+        case "to_thread":
+            return await asyncio.to_thread(look, 1)
+        case "async to_thread":
+            return await dalsegno.aio.to_thread(alook, 1)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("tool", "would stop the event loop"),
+        ("sleep", "write `await dalsegno.aio.sleep"),
+        ("to_thread", "used from another thread"),
+        ("async to_thread", "write `await alook"),
+    ],
+)
+def test_plain_steps_in_an_async_agent(opened: Open, how: str, words: str) -> None:
+    with pytest.raises(dalsegno.RunFailed, match=words):
+        opened(blocks).run(blocks, "r", how)
+
+
+@dalsegno.agent
+def not_async(how: str) -> Any:
+    return alook(1) if how == "tool" else dalsegno.aio.sleep(1)
+
+
+@pytest.mark.parametrize(("how", "words"), [("tool", "make the agent `async def`"), ("sleep", "write dalsegno.sleep")])
+def test_async_steps_in_a_plain_agent(opened: Open, how: str, words: str) -> None:
+    with pytest.raises(dalsegno.RunFailed, match=words):
+        opened(not_async).run(not_async, "r", how)
+
+
+def test_waiting_in_an_event_loop(opened: Open) -> None:
+    app = opened(looker)
+
+    async def main() -> None:
+        with pytest.raises(dalsegno.BadUse, match="stops the event loop"):
+            app.run(looker, "r", "x")
+
+    asyncio.run(main())
+
+
+@dalsegno.agent
+async def shares_context() -> str:
+    context = contextvars.copy_context()
+
+    async def work() -> int:
+        await asyncio.sleep(0)
+        return await alook(1)
+
+    tasks = [asyncio.get_running_loop().create_task(work(), context=context) for _ in range(2)]  # type: ignore[call-arg,unused-ignore]
+    done = await asyncio.gather(*tasks, return_exceptions=True)
+    return str([str(one) for one in done])
+
+
+def test_tasks_that_share_a_context(opened: Open) -> None:
+    assert "shares another task's context" in opened(shares_context).run(shares_context, "r")
