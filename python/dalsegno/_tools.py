@@ -53,6 +53,8 @@ class _Manner(NamedTuple):
 class Tool(Generic[P, R]):
     """A function whose calls are steps when they are made in the code of a run, and plain calls elsewhere."""
 
+    __name__: str
+
     def __init__(
         self,
         code: Callable[P, R],

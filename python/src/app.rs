@@ -8,7 +8,9 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dalsegno::{AttentionKind, Budget, Builder, Dalsegno, Durability, Error, Fork, RunHandle, Start};
+use dalsegno::{
+    AttentionKind, Budget, Builder, Dalsegno, Durability, Error, Fork, RunHandle, Start,
+};
 use dalsegno_store::{RunQuery, Status};
 use pyo3::prelude::*;
 use serde_json::json;
@@ -231,7 +233,9 @@ impl App {
     fn agent_of(&self, py: Python<'_>, run: String) -> PyResult<Pending> {
         self.ask(py, |app| async move {
             app.find(&run).await?;
-            Ok(Some(json!(app.journal(&run).await?.created.agent).to_string()))
+            Ok(Some(
+                json!(app.journal(&run).await?.created.agent).to_string(),
+            ))
         })
     }
 

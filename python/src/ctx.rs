@@ -337,12 +337,7 @@ impl PyCtx {
         })
     }
 
-    fn patched(
-        &self,
-        py: Python<'_>,
-        change: &str,
-        hear: Option<Py<PyAny>>,
-    ) -> PyResult<PyStep> {
+    fn patched(&self, py: Python<'_>, change: &str, hear: Option<Py<PyAny>>) -> PyResult<PyStep> {
         self.step(py, hear, |_| {
             let patched = self.ctx.patched(change);
             Box::pin(async move { value(&patched.await?) })

@@ -76,7 +76,10 @@ impl Starter {
         };
         if let Some(why) = failed {
             port.is_over();
-            binding::interrupt(&ctx, &format!("its agent {agent:?} cannot be started: {why}"));
+            binding::interrupt(
+                &ctx,
+                &format!("its agent {agent:?} cannot be started: {why}"),
+            );
         }
         drive.await
     }

@@ -35,11 +35,8 @@ pub fn from_parts((kind, certainty, message, step): FailureParts) -> Failure {
         FailureKind::Encoding,
         FailureKind::Misuse,
     ];
-    const CERTAINTIES: [Certainty; 3] = [
-        Certainty::Unknown,
-        Certainty::NotDone,
-        Certainty::Terminal,
-    ];
+    const CERTAINTIES: [Certainty; 3] =
+        [Certainty::Unknown, Certainty::NotDone, Certainty::Terminal];
     let kind = KINDS.into_iter().find(|known| known.word() == kind);
     let certain = CERTAINTIES.into_iter().find(|c| c.word() == certainty);
     binding::failure(

@@ -245,4 +245,3 @@ impl Port {
         .await;
     }
 }
-

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import dalsegno
 import pytest
+
+import dalsegno
 
 Open = Callable[..., dalsegno.App]
 
@@ -16,7 +17,7 @@ Open = Callable[..., dalsegno.App]
 @pytest.fixture(autouse=True)
 def _no_test_hangs() -> Iterator[None]:
     # Shows where every thread is, and ends: a deadlock is a failure, not a wait.
-    faulthandler.dump_traceback_later(100, exit=True)
+    faulthandler.dump_traceback_later(450, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 

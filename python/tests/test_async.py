@@ -7,13 +7,13 @@ import collections
 import random
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import dalsegno
 import pytest
 from conftest import Open
+
+import dalsegno
 from dalsegno import aio
 
 LOG: list[Any] = []
@@ -213,8 +213,9 @@ async def endless() -> None:
 
 @dalsegno.agent
 async def group_fails() -> str:
+    make_group: Any = getattr(asyncio, "TaskGroup", None)
     try:
-        async with asyncio.TaskGroup() as group:
+        async with make_group() as group:
             group.create_task(endless())
             group.create_task(broken())
     except BaseException as e:
@@ -290,19 +291,20 @@ def test_a_loop_that_ends_under_a_run_is_a_crash_and_no_more(place: Path) -> Non
         await app.close(0.0)
 
     async def second() -> list[str]:
-        async with await aio.open(place, agents=[branchy]) as app:
+        app = await aio.open(place, agents=[branchy])
+        try:
             return await app.run(branchy, "r", 3, False)
+        finally:
+            await app.close()
 
     asyncio.run(first())
     assert asyncio.run(second())[-1] == "<end>"
 
 
-def _eager() -> Iterator[Any]:
-    if sys.version_info >= (3, 12):
-        yield asyncio.eager_task_factory
+EAGER = [made for made in [getattr(asyncio, "eager_task_factory", None)] if made is not None]
 
 
-@pytest.mark.parametrize("factory", list(_eager()))
+@pytest.mark.parametrize("factory", EAGER)
 def test_another_task_factory_keeps_working(place: Path, factory: Any) -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_task_factory(factory)

@@ -7,9 +7,10 @@ import contextvars
 import threading
 from typing import Any
 
-import dalsegno
 import pytest
 from conftest import Open
+
+import dalsegno
 
 LOG: list[str] = []
 
@@ -35,7 +36,9 @@ def looker(what: str) -> Any:
 
 
 def test_a_result_that_cannot_be_recorded_names_the_step_and_the_type(opened: Open) -> None:
-    with pytest.raises(dalsegno.RunFailed, match=r"step look#1: it gave a test_bad_use\.Client, which cannot") as caught:
+    with pytest.raises(
+        dalsegno.RunFailed, match=r"step look#1: it gave a test_bad_use\.Client, which cannot"
+    ) as caught:
         opened(looker).run(looker, "r", "client")
     assert isinstance(caught.value.__cause__, dalsegno.NotSerialisable)
 
@@ -215,7 +218,7 @@ def test_what_belongs_into_a_run() -> None:
 
 def test_decorators_find_what_cannot_be() -> None:
     with pytest.raises(ValueError, match="none of read_only"):
-        dalsegno.tool(effect="twice")(one)  # type: ignore[arg-type]
+        dalsegno.tool(effect="twice")(one)  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="needs a probe"):
         dalsegno.tool(effect="read_only", probe=lambda key: dalsegno.UNKNOWN)(one)
     with pytest.raises(TypeError, match="has no argument"):

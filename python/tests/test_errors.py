@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
-import dalsegno
 import pytest
 from conftest import Open
+
+import dalsegno
 
 LOG: list[str] = []
 
@@ -102,7 +103,7 @@ def careless(how: str) -> str:
 
 def test_a_run_that_raises_fails_and_tells_what_and_where(opened: Open) -> None:
     app = opened(careless)
-    with pytest.raises(dalsegno.RunFailed, match="step charge#1: .*no money") as caught:
+    with pytest.raises(dalsegno.RunFailed, match=r"step charge#1: .*no money") as caught:
         app.run(careless, "r", "declined")
     assert isinstance(caught.value.__cause__, CardDeclined)
     assert caught.value.run == "r"

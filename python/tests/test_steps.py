@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 
-import dalsegno
 import pytest
 from conftest import Open
+
+import dalsegno
 
 LOG: list[object] = []
 
@@ -149,8 +150,7 @@ def test_many_threads_ask_at_a_time(opened: Open) -> None:
     app = opened(shop)
     results: list[str] = []
     threads = [
-        threading.Thread(target=lambda n=n: results.append(app.run(shop, f"r{n % 5}", "tea", 1)[0]))  # type: ignore[misc]
-        for n in range(20)
+        threading.Thread(target=lambda n=n: results.append(app.run(shop, f"r{n % 5}", "tea", 1)[0])) for n in range(20)
     ]
     for thread in threads:
         thread.start()

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NewType, Optional, TypedDict, Union
 
-import dalsegno
 import numpy
 import pydantic
 import pytest
 from conftest import Open
+
+import dalsegno
 from dalsegno._values import Unwritable, read, write
 
 

@@ -7,9 +7,10 @@ import threading
 import time
 from dataclasses import dataclass
 
-import dalsegno
 import pytest
 from conftest import Open
+
+import dalsegno
 
 LOG: list[str] = []
 
