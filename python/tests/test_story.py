@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -57,12 +58,25 @@ def world() -> Iterator[World]:
 
 
 def worker(store: Path, folder: Path, world: World) -> subprocess.Popen[str]:
-    command = [sys.executable, str(HERE / "worker.py"), str(store), str(folder), str(world.port), str(RUNS_A_ROUND)]
+    command = [
+        sys.executable,
+        "-X",
+        "faulthandler",
+        str(HERE / "worker.py"),
+        str(store),
+        str(folder),
+        str(world.port),
+        str(RUNS_A_ROUND),
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finished(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)  # Shows where it hangs.
+        out, err = process.communicate()
     assert process.returncode == 0, err
     found: dict[str, Any] = json.loads(out.splitlines()[-1])
     assert found["same"], "the code does not go the way that is recorded"

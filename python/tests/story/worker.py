@@ -162,8 +162,10 @@ def answer(app: dalsegno.App, run: str) -> None:
             app.approve(run, "publish", by="a person")
         except dalsegno.Error:
             pass  # It was answered before a crash.
-    elif "times" in why.because and why.standing == "needs-person":
+    elif why.standing == "needs-person" and "the process has ended" in why.because:
         app.clear_attention(run)  # It was killed too often: that is what is done here.
+    elif why.standing == "needs-person":
+        sys.exit(str(why))
 
 
 def main() -> None:
