@@ -123,7 +123,11 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
             task = make(loop, coro, **more)
             tasks.all.add(task)
             return task
-        child = _child(place, coro)
+        try:
+            child = _child(place, coro)
+        except BaseException:
+            coro.close()  # The run was left: it is not begun, and nobody is to be warned of that.
+            raise
         given = more.get("context")
         if given is not None:
             given.run(PLACE.set, child)

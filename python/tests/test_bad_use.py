@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import threading
 from typing import Any
 
@@ -310,5 +311,6 @@ async def shares_context() -> str:
     return str([str(one) for one in done])
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks cannot be given a context")
 def test_tasks_that_share_a_context(opened: Open) -> None:
     assert "shares another task's context" in opened(shares_context).run(shares_context, "r")
