@@ -201,6 +201,15 @@ impl PostgresStore {
         self.run(|inner| async move { inner.about().await })
     }
 
+    /// Fails, with what to do, if this user may not write what a worker has to. For who would otherwise
+    /// find out with the first run that it takes.
+    ///
+    /// # Errors
+    /// That, or the database could not be reached.
+    pub fn check_writable(&self) -> Answer<'_, ()> {
+        self.run(|inner| async move { inner.check_writable().await })
+    }
+
     /// Waits until notifications of others are heard. Before that, and whenever the connection for
     /// them is lost, changes are seen by looking. For tests.
     pub fn wait_until_it_listens(&self) {
