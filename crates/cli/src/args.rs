@@ -32,6 +32,7 @@ pub mod resolve;
 pub mod show;
 pub mod signal;
 pub mod snapshot;
+pub mod start;
 pub mod step;
 pub mod tail;
 #[cfg(feature = "top")]
@@ -107,6 +108,7 @@ pub enum Command {
     Step(step::StepArgs),
     End(step::End),
     Exec(exec::Exec),
+    Start(start::StartArgs),
     Diff(diff::Diff),
     Fork(fork::Fork),
     Recover(recover::Recover),

@@ -26,6 +26,7 @@ mod resolve;
 mod show;
 mod signal;
 mod snapshot;
+mod start;
 pub mod step;
 mod tail;
 #[cfg(feature = "top")]
@@ -68,5 +69,6 @@ pub fn run(cli: Cli, out: &mut Out) -> Result<Exit> {
         Command::Step(args) => step::run(&args, global, out),
         Command::End(args) => end::run(&args, global, out),
         Command::Exec(args) => exec::run(&args, global, out),
+        Command::Start(args) => start::run(&args, global, out),
     }
 }
