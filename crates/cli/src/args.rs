@@ -39,6 +39,7 @@ pub mod tail;
 pub mod top;
 pub mod verify;
 pub mod why;
+pub mod worker;
 
 /// Headings in bold instead of underlined: a terminal is no typewriter.
 const STYLES: Styles = Styles::styled()
@@ -109,6 +110,7 @@ pub enum Command {
     End(step::End),
     Exec(exec::Exec),
     Start(start::StartArgs),
+    Worker(worker::WorkerArgs),
     Diff(diff::Diff),
     Fork(fork::Fork),
     Recover(recover::Recover),

@@ -33,6 +33,7 @@ mod tail;
 mod top;
 mod verify;
 mod why;
+mod worker;
 
 /// Does what was asked.
 ///
@@ -70,5 +71,6 @@ pub fn run(cli: Cli, out: &mut Out) -> Result<Exit> {
         Command::End(args) => end::run(&args, global, out),
         Command::Exec(args) => exec::run(&args, global, out),
         Command::Start(args) => start::run(&args, global, out),
+        Command::Worker(args) => worker::run(&args, global, out),
     }
 }
