@@ -160,7 +160,10 @@ pub(crate) struct Address {
 impl Address {
     /// Connects.
     pub async fn connect(&self) -> Result<(Client, Link), tokio_postgres::Error> {
-        self.config.connect(self.connector.clone()).await
+        // Without encryption it is one that is copied.
+        #[allow(clippy::clone_on_copy)]
+        let connector = self.connector.clone();
+        self.config.connect(connector).await
     }
 
     pub fn parse(url: &str) -> Result<Address, StoreError> {
