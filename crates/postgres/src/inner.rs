@@ -63,7 +63,9 @@ pub(crate) struct Inner {
     /// Whether notifications are heard.
     pub listens: AtomicBool,
     letters: AtomicU64,
-    known: Mutex<HashMap<Hash, Instant>>,
+    /// When each was stored, by the clock that never goes back and by the one that does not stop
+    /// while the machine sleeps.
+    known: Mutex<HashMap<Hash, (Instant, u64)>>,
 }
 
 impl Inner {
@@ -179,7 +181,12 @@ impl Inner {
     /// Whether a piece is stored, and everything below it, and will be for a while.
     pub fn is_known(&self, hash: &Hash) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(hash).is_some_and(|at| at.elapsed() < KNOWN_FOR)
+        let Some((at, at_us)) = known.get(hash) else {
+            return false;
+        };
+        let since_us = self.options.now_us().checked_sub(*at_us);
+        let is_recent = |us: u64| Duration::from_micros(us) < KNOWN_FOR;
+        at.elapsed() < KNOWN_FOR && since_us.is_some_and(is_recent)
     }
 
     /// Pieces were stored.
@@ -188,7 +195,7 @@ impl Inner {
         if known.len() > KNOWN_PIECES {
             known.clear();
         }
-        let now = Instant::now();
+        let now = (Instant::now(), self.options.now_us());
         known.extend(pieces.map(|hash| (hash, now)));
     }
 }
