@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dalsegno_store::{Hash, StoreError};
@@ -40,6 +40,9 @@ macro_rules! trying {
 }
 pub(crate) use trying;
 
+/// The connection over which what is queued is sent, by one at a time.
+pub(crate) type Line = tokio::sync::Mutex<Option<Conn>>;
+
 /// An open store.
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -52,8 +55,7 @@ pub(crate) struct Inner {
     pub moved: Notify,
     /// The position has changed.
     pub changed: Notify,
-    /// The connection over which what is queued is sent, by one at a time.
-    pub line: tokio::sync::Mutex<Option<Conn>>,
+    line: Mutex<Arc<Line>>,
     /// The flusher has something to do.
     pub work: Notify,
     /// The notifier has something to say.
@@ -77,7 +79,7 @@ impl Inner {
             memory: Mutex::default(),
             moved: Notify::new(),
             changed: Notify::new(),
-            line: tokio::sync::Mutex::default(),
+            line: Mutex::default(),
             work: Notify::new(),
             news: Notify::new(),
             waiting: AtomicUsize::new(0),
@@ -90,6 +92,17 @@ impl Inner {
     /// What is kept in memory. Nobody waits for anything while it is locked.
     pub fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection over which what is queued is sent now.
+    pub fn line(&self) -> Arc<Line> {
+        let line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&line)
+    }
+
+    /// From now on another one is used.
+    pub fn change_line(&self) {
+        *self.line.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
     }
 
     /// The number of this handle's next letter.
