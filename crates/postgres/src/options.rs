@@ -31,6 +31,7 @@ pub struct PostgresOptions {
     pub(crate) notifications: bool,
     pub(crate) existing_only: bool,
     clock: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
+    machine_clock: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
 }
 
 impl fmt::Debug for PostgresOptions {
@@ -61,6 +62,7 @@ impl PostgresOptions {
             notifications: true,
             existing_only: false,
             clock: None,
+            machine_clock: None,
         }
     }
 
@@ -118,6 +120,16 @@ impl PostgresOptions {
         self
     }
 
+    /// The same instead of the machine's only: leases go by the database's. For tests of clocks that
+    /// are wrong.
+    pub fn machine_clock(
+        mut self,
+        clock: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> PostgresOptions {
+        self.machine_clock = Some(Arc::new(clock));
+        self
+    }
+
     /// Opens the store at an address, and makes it if there is none.
     ///
     /// # Errors
@@ -129,7 +141,7 @@ impl PostgresOptions {
 
     /// The time of events.
     pub(crate) fn now_us(&self) -> u64 {
-        match &self.clock {
+        match self.clock.as_ref().or(self.machine_clock.as_ref()) {
             Some(clock) => clock(),
             // A clock before 1970 is no reason to stop.
             None => SystemTime::now()
