@@ -96,7 +96,10 @@ impl Inner {
         while !batch.saves.is_empty() {
             match self.try_send(&mut batch, conn, in_doubt).await {
                 Ok(()) => self.memory().refused = None,
-                Err(Trouble::Again) => in_doubt = true,
+                Err(Trouble::Again) => {
+                    in_doubt = true;
+                    backoff.wait_for_ever().await;
+                }
                 Err(Trouble::Gone(_)) => {
                     *conn = None;
                     in_doubt = true;

@@ -174,7 +174,11 @@ impl Inner {
         let why = match trouble {
             Trouble::Store(error) => return Err(error),
             _ if backoff.wait().await => return Ok(()),
-            Trouble::Again => "others write to the same streams all the time: try again".to_owned(),
+            Trouble::Again => {
+                "others write to the same streams all the time, or the server allows \
+                               less time than it needs: try again"
+                    .to_owned()
+            }
             Trouble::Gone(why) => format!(
                 "PostgreSQL at {} cannot be reached ({why}): start it, or check the network",
                 self.pool.address.place
