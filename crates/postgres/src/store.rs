@@ -119,6 +119,9 @@ impl PostgresStore {
     /// Opens the store at an address such as `postgres://user:password@host:5432/database`, and makes
     /// it if there is none. It is in the schema `dalsegno`, or in that of `?schema=name`.
     ///
+    /// A pooler between it and the server must give it whole sessions. One that gives each transaction
+    /// another connection loses the schema and the prepared statements of a session.
+    ///
     /// # Errors
     /// As [`PostgresOptions::open`].
     pub fn open(url: &str) -> Result<PostgresStore, StoreError> {

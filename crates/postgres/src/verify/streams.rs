@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use dalsegno_store::engine::{decode_state, queue_of, status_number};
-use dalsegno_store::{Applied, Body, Event, State, StreamId, StreamKind, StreamState, Version};
+use dalsegno_store::{Applied, Event, State, StreamId, StreamKind, StreamState, Version};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -169,12 +169,7 @@ impl Reading {
                 .wrong(place, format!("the hash {}", head.hash), found);
             return false;
         }
-        for payload in event.payloads() {
-            if let Body::Stored { root, bytes } = &payload.body {
-                let place = || format!("the payload {root} of event {sequence} of {stream}");
-                self.check_piece(root, *bytes, place);
-            }
-        }
+        self.check_payloads(&event, || place.clone());
         if let Applied::Ended(last) = state.apply(&event, bytes) {
             folded.state = Some(*last);
         }

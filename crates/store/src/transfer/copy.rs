@@ -136,8 +136,9 @@ pub async fn copy(
     if writer.report.streams > 0 {
         let position = writer.position;
         to.durable(position).await.map_err(CopyError::To)?;
-        writer.verify(&heads).await?;
     }
+    // Also if all was there: a copy that was interrupted while it was read again has not been.
+    writer.verify(&heads).await?;
     let mut report = writer.report;
     let now = self::heads(from).await.map_err(CopyError::From)?;
     let moved = now.iter().filter(|(id, head)| heads.get(*id) != Some(head));
