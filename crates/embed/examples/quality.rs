@@ -30,7 +30,12 @@ fn main() -> Result<(), Failure> {
     };
     let embedder = open(embedder)?;
     let collection = Collection::read(Path::new(collection))?;
-    println!("{}, {} dimensions, {}", embedder.id(), embedder.dimensions(), Vector::QUANTISATION);
+    println!(
+        "{}, {} dimensions, {}",
+        embedder.id(),
+        embedder.dimensions(),
+        Vector::QUANTISATION
+    );
 
     let (documents, spent) = embed(&*embedder, &collection.documents)?;
     let each = spent.as_secs_f64() * 1e3 / documents.len().max(1) as f64;
@@ -40,16 +45,26 @@ fn main() -> Result<(), Failure> {
 
     let (mut gain, mut recall, mut count) = (0.0, 0.0, 0.0);
     for ((id, _), query) in collection.queries.iter().zip(&queries) {
-        let Some(relevant) = collection.relevance.get(id) else { continue };
+        let Some(relevant) = collection.relevance.get(id) else {
+            continue;
+        };
         let found = search(query, &documents);
-        let found = found.iter().map(|place| collection.documents[*place].0.as_str());
-        let found: Vec<u32> = found.map(|id| relevant.get(id).copied().unwrap_or(0)).collect();
+        let found = found
+            .iter()
+            .map(|place| collection.documents[*place].0.as_str());
+        let found: Vec<u32> = found
+            .map(|id| relevant.get(id).copied().unwrap_or(0))
+            .collect();
         gain += ndcg(&found[..found.len().min(10)], relevant);
         let hits = found.iter().take(100).filter(|grade| **grade > 0).count();
         recall += hits as f64 / relevant.len() as f64;
         count += 1.0;
     }
-    println!("{count} queries: nDCG@10 {:.4}, recall@100 {:.4}", gain / count, recall / count);
+    println!(
+        "{count} queries: nDCG@10 {:.4}, recall@100 {:.4}",
+        gain / count,
+        recall / count
+    );
     Ok(())
 }
 
@@ -64,8 +79,7 @@ fn open(arguments: &[&str]) -> Result<Box<dyn Embedder>, Failure> {
         ["transformer", folder] => Ok(Box::new(dalsegno_embed::Transformer::open(folder)?)),
         #[cfg(feature = "http")]
         ["http", url, model, dimensions] => {
-            let mut options =
-                dalsegno_embed::HttpOptions::new(*url, *model, dimensions.parse()?);
+            let mut options = dalsegno_embed::HttpOptions::new(*url, *model, dimensions.parse()?);
             if let Ok(key) = std::env::var("OPENAI_API_KEY") {
                 options = options.api_key(key);
             }
@@ -85,8 +99,14 @@ struct Collection {
 
 impl Collection {
     fn read(folder: &Path) -> Result<Collection, Failure> {
-        let judged = [folder.join("qrels.tsv"), folder.join("qrels").join("test.tsv")];
-        let judged = judged.iter().find(|path| path.exists()).ok_or("the folder has no qrels.tsv")?;
+        let judged = [
+            folder.join("qrels.tsv"),
+            folder.join("qrels").join("test.tsv"),
+        ];
+        let judged = judged
+            .iter()
+            .find(|path| path.exists())
+            .ok_or("the folder has no qrels.tsv")?;
         let mut relevance: HashMap<String, HashMap<String, u32>> = HashMap::new();
         for line in std::fs::read_to_string(judged)?.lines() {
             let fields: Vec<&str> = line.split('\t').collect();
@@ -95,7 +115,10 @@ impl Collection {
             };
             match grade.trim().parse() {
                 Ok(grade @ 1..) => {
-                    relevance.entry(query.into()).or_default().insert(document.into(), grade);
+                    relevance
+                        .entry(query.into())
+                        .or_default()
+                        .insert(document.into(), grade);
                 }
                 // The first line may name the columns.
                 _ => continue,
@@ -138,14 +161,19 @@ fn search(query: &Vector, documents: &[Vector]) -> Vec<usize> {
         .map(|(place, document)| (std::cmp::Reverse(query.dot(document)), place))
         .collect();
     scored.sort_unstable();
-    scored.into_iter().take(100).map(|(_, place)| place).collect()
+    scored
+        .into_iter()
+        .take(100)
+        .map(|(_, place)| place)
+        .collect()
 }
 
 fn ndcg(found: &[u32], relevant: &HashMap<String, u32>) -> f64 {
     let mut best: Vec<u32> = relevant.values().copied().collect();
     best.sort_unstable_by(|a, b| b.cmp(a));
     let gain = |grades: &[u32]| -> f64 {
-        let discounted = |(rank, grade): (usize, &u32)| f64::from(*grade) / (rank as f64 + 2.0).log2();
+        let discounted =
+            |(rank, grade): (usize, &u32)| f64::from(*grade) / (rank as f64 + 2.0).log2();
         grades.iter().take(10).enumerate().map(discounted).sum()
     };
     gain(found) / gain(&best)
@@ -155,7 +183,11 @@ fn ndcg(found: &[u32], relevant: &HashMap<String, u32>) -> f64 {
 fn hash(vectors: &[Vector]) -> String {
     let mut hasher = blake3::Hasher::new();
     for vector in vectors {
-        let bytes: Vec<u8> = vector.as_slice().iter().map(|byte| byte.cast_unsigned()).collect();
+        let bytes: Vec<u8> = vector
+            .as_slice()
+            .iter()
+            .map(|byte| byte.cast_unsigned())
+            .collect();
         hasher.update(&bytes);
     }
     hasher.finalize().to_hex().to_string()

@@ -42,7 +42,9 @@ pub enum LoadError {
         why: String,
     },
     /// More components are asked for than there are.
-    #[error("the vectors of this model have {available} components, not {asked}: ask for 1 to {available}")]
+    #[error(
+        "the vectors of this model have {available} components, not {asked}: ask for 1 to {available}"
+    )]
     Dimensions {
         /// What was asked for.
         asked: usize,
@@ -54,7 +56,10 @@ pub enum LoadError {
 impl LoadError {
     #[cfg(any(feature = "table", feature = "transformer"))]
     pub(crate) fn invalid(path: &Path, why: impl Into<String>) -> LoadError {
-        LoadError::Invalid { path: path.to_owned(), why: why.into() }
+        LoadError::Invalid {
+            path: path.to_owned(),
+            why: why.into(),
+        }
     }
 }
 
@@ -63,13 +68,21 @@ impl LoadError {
 pub(crate) fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, LoadError> {
     use std::io::Read;
 
-    let failed = |source| LoadError::Read { path: path.to_owned(), source };
+    let failed = |source| LoadError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     // One byte more than is allowed, so that a file that grows or has no length is bounded, too.
-    file.take(limit_bytes + 1).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(limit_bytes + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     if bytes.len() as u64 > limit_bytes {
-        return Err(LoadError::TooLarge { path: path.to_owned(), limit_bytes });
+        return Err(LoadError::TooLarge {
+            path: path.to_owned(),
+            limit_bytes,
+        });
     }
     Ok(bytes)
 }
@@ -79,7 +92,9 @@ pub(crate) fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, LoadEr
 #[non_exhaustive]
 pub enum EmbedError {
     /// The text could not be divided into tokens.
-    #[error("text {text} cannot be divided into tokens: {why}: the tokenizer of the model does not take it, leave it out")]
+    #[error(
+        "text {text} cannot be divided into tokens: {why}: the tokenizer of the model does not take it, leave it out"
+    )]
     Tokens {
         /// Which text of the call, from 0.
         text: usize,
@@ -127,7 +142,9 @@ pub enum EmbedError {
     },
     /// The answer is larger than vectors of this size can be.
     #[cfg(feature = "http")]
-    #[error("{url}: the answer is larger than {limit_bytes} bytes: check the address and the dimensions")]
+    #[error(
+        "{url}: the answer is larger than {limit_bytes} bytes: check the address and the dimensions"
+    )]
     AnswerTooLarge {
         /// What was asked.
         url: String,
@@ -136,7 +153,9 @@ pub enum EmbedError {
     },
     /// The answer is not one of the embeddings API.
     #[cfg(feature = "http")]
-    #[error("{url}: not an answer of the embeddings API: {why}: check the address, which mostly ends with /v1")]
+    #[error(
+        "{url}: not an answer of the embeddings API: {why}: check the address, which mostly ends with /v1"
+    )]
     NotAnAnswer {
         /// What was asked.
         url: String,
@@ -145,7 +164,9 @@ pub enum EmbedError {
     },
     /// The answer has not one vector for each text.
     #[cfg(feature = "http")]
-    #[error("{url}: {found} vectors for {expected} texts: the server does not do batches well, set the batch to 1")]
+    #[error(
+        "{url}: {found} vectors for {expected} texts: the server does not do batches well, set the batch to 1"
+    )]
     WrongCount {
         /// What was asked.
         url: String,
@@ -156,7 +177,9 @@ pub enum EmbedError {
     },
     /// A vector has not the size that was said.
     #[cfg(feature = "http")]
-    #[error("{url}: a vector of {found} components, not of {expected}: set the dimensions of this model")]
+    #[error(
+        "{url}: a vector of {found} components, not of {expected}: set the dimensions of this model"
+    )]
     WrongDimensions {
         /// What was asked.
         url: String,
@@ -167,7 +190,9 @@ pub enum EmbedError {
     },
     /// A component is null, or too large to be one.
     #[cfg(feature = "http")]
-    #[error("{url}: component {place} of the vector of text {text} is not a number: the model on the server is broken, or the text breaks it")]
+    #[error(
+        "{url}: component {place} of the vector of text {text} is not a number: the model on the server is broken, or the text breaks it"
+    )]
     NotANumber {
         /// What was asked.
         url: String,

@@ -117,7 +117,11 @@ const TOP_BITS: i32 = 30;
 
 /// The numbers of a block in its unit, or the place of the first that is not a number.
 pub(crate) fn read_block(bytes: &[u8], format: Format) -> Result<Vec<i32>, usize> {
-    let numbers = || bytes.chunks_exact(format.bytes()).map(|piece| format.bits(piece));
+    let numbers = || {
+        bytes
+            .chunks_exact(format.bytes())
+            .map(|piece| format.bits(piece))
+    };
     let mut top = None;
     for (place, bits) in numbers().enumerate() {
         top = top.max(Parts::of(bits, format).ok_or(place)?.top());
@@ -157,9 +161,21 @@ mod tests {
     #[test]
     fn ties_go_to_even() {
         let unit = 2f32.powi(-29); // As 1.0 is the largest.
-        let cases = [(0.5, 0), (0.75, 1), (1.5, 2), (2.5, 2), (-2.5, -2), (-3.5, -4), (0.25, 0)];
+        let cases = [
+            (0.5, 0),
+            (0.75, 1),
+            (1.5, 2),
+            (2.5, 2),
+            (-2.5, -2),
+            (-3.5, -4),
+            (0.25, 0),
+        ];
         for (units, expected) in cases {
-            assert_eq!(f32_block(&[1.0, units * unit]).unwrap()[1], expected, "{units}");
+            assert_eq!(
+                f32_block(&[1.0, units * unit]).unwrap()[1],
+                expected,
+                "{units}"
+            );
         }
     }
 
@@ -175,14 +191,20 @@ mod tests {
             };
             let found = Parts::of(u32::from(bits), Format::F16)
                 .map(|parts| parts.mantissa as f64 * 2f64.powi(parts.exponent));
-            assert_eq!(found, expected.map(|value| if negative { -value } else { value }));
+            assert_eq!(
+                found,
+                expected.map(|value| if negative { -value } else { value })
+            );
         }
     }
 
     #[test]
     fn a_bf16_is_the_upper_half_of_an_f32() {
         let wide = [1.0f32, -3.5, 0.0078125, 2f32.powi(-130)];
-        let narrow: Vec<u8> = wide.iter().flat_map(|n| ((n.to_bits() >> 16) as u16).to_le_bytes()).collect();
+        let narrow: Vec<u8> = wide
+            .iter()
+            .flat_map(|n| ((n.to_bits() >> 16) as u16).to_le_bytes())
+            .collect();
         assert_eq!(read_block(&narrow, Format::Bf16), f32_block(&wide));
     }
 

@@ -64,7 +64,11 @@ impl HttpEmbedder {
             .max_redirects_will_error(false)
             .timeout_global(Some(options.timeout))
             .user_agent(concat!("dalsegno/", env!("CARGO_PKG_VERSION")));
-        let config = if url.starts_with("https:") { config.tls_config(tls()?) } else { config };
+        let config = if url.starts_with("https:") {
+            config.tls_config(tls()?)
+        } else {
+            config
+        };
         let decisive = [
             DEFINITION,
             options.model.as_bytes(),
@@ -98,7 +102,10 @@ impl HttpEmbedder {
 
     /// Sends a request and takes the whole answer.
     fn post(&self, request: &str, texts: usize) -> Result<Vec<u8>, EmbedError> {
-        let mut post = self.agent.post(&self.url).header("content-type", "application/json");
+        let mut post = self
+            .agent
+            .post(&self.url)
+            .header("content-type", "application/json");
         if let Some(key) = &self.options.api_key {
             post = post.header("authorization", format!("Bearer {key}"));
         }
@@ -110,22 +117,40 @@ impl HttpEmbedder {
             let mut start = Vec::new();
             let reader = response.body_mut().as_reader();
             // The status says enough if the rest of it does not come.
-            std::io::Read::read_to_end(&mut std::io::Read::take(reader, REFUSAL_BYTES_MAX), &mut start)
-                .ok();
+            std::io::Read::read_to_end(
+                &mut std::io::Read::take(reader, REFUSAL_BYTES_MAX),
+                &mut start,
+            )
+            .ok();
             let body = self.shown(&String::from_utf8_lossy(&start));
-            return Err(EmbedError::Status { url: self.url.clone(), status, body, retry_after_s });
+            return Err(EmbedError::Status {
+                url: self.url.clone(),
+                status,
+                body,
+                retry_after_s,
+            });
         }
         let limit_bytes = answer::bytes_max(texts, self.options.dimensions);
-        let body = response.body_mut().with_config().limit(limit_bytes).read_to_vec();
+        let body = response
+            .body_mut()
+            .with_config()
+            .limit(limit_bytes)
+            .read_to_vec();
         body.map_err(|error| self.failed(error, limit_bytes))
     }
 
     fn failed(&self, error: ureq::Error, limit_bytes: u64) -> EmbedError {
         let url = self.url.clone();
         match error {
-            ureq::Error::Timeout(_) => EmbedError::Timeout { url, timeout: self.options.timeout },
+            ureq::Error::Timeout(_) => EmbedError::Timeout {
+                url,
+                timeout: self.options.timeout,
+            },
             ureq::Error::BodyExceedsLimit(_) => EmbedError::AnswerTooLarge { url, limit_bytes },
-            other => EmbedError::Unreachable { url, why: self.shown(&other.to_string()) },
+            other => EmbedError::Unreachable {
+                url,
+                why: self.shown(&other.to_string()),
+            },
         }
     }
 
@@ -135,7 +160,9 @@ impl HttpEmbedder {
         if let Some(key) = &self.options.api_key {
             said = said.replace(key.as_str(), "[API key]");
         }
-        let words: Vec<&str> = said.split(|c: char| c.is_whitespace() || c.is_control()).collect();
+        let words: Vec<&str> = said
+            .split(|c: char| c.is_whitespace() || c.is_control())
+            .collect();
         let line: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
         let line = line.join(" ");
         match line.char_indices().nth(SHOWN_CHARS_MAX) {
@@ -156,14 +183,18 @@ impl Embedder for HttpEmbedder {
     }
 
     fn limit(&self) -> TextLimit {
-        TextLimit { bytes: self.options.text_bytes_max, tokens: None }
+        TextLimit {
+            bytes: self.options.text_bytes_max,
+            tokens: None,
+        }
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vector>, EmbedError> {
         let mut vectors = vec![Vector::zero(self.options.dimensions); texts.len()];
         let cut = |place: &usize| text::cut(texts[*place], self.options.text_bytes_max);
-        let places: Vec<usize> =
-            (0..texts.len()).filter(|place| !text::is_blank(cut(place))).collect();
+        let places: Vec<usize> = (0..texts.len())
+            .filter(|place| !text::is_blank(cut(place)))
+            .collect();
         for batch in places.chunks(self.options.batch_texts) {
             for (place, vector) in batch.iter().zip(self.batch(batch, texts)?) {
                 vectors[*place] = vector;
@@ -186,10 +217,16 @@ impl fmt::Debug for HttpEmbedder {
 fn tls() -> Result<TlsConfig, HttpOptionsError> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
-        let why = found.errors.first().map_or("there are none".into(), ToString::to_string);
+        let why = found
+            .errors
+            .first()
+            .map_or("there are none".into(), ToString::to_string);
         return Err(HttpOptionsError::Certificates { why });
     }
-    let roots = found.certs.iter().map(|der| Certificate::from_der(der).to_owned());
+    let roots = found
+        .certs
+        .iter()
+        .map(|der| Certificate::from_der(der).to_owned());
     Ok(TlsConfig::builder()
         .root_certs(RootCerts::from(roots))
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))

@@ -31,7 +31,10 @@ impl EmbedderId {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
-        EmbedderId { name: name.into(), hash: *hasher.finalize().as_bytes() }
+        EmbedderId {
+            name: name.into(),
+            hash: *hasher.finalize().as_bytes(),
+        }
     }
 
     /// What people call it.
@@ -48,7 +51,9 @@ impl EmbedderId {
 impl fmt::Display for EmbedderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}#", self.name)?;
-        self.hash[..8].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.hash[..8]
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

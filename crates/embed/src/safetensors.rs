@@ -29,15 +29,25 @@ pub(crate) fn read_matrix(file: &[u8]) -> Result<Matrix, String> {
     let mut tensors = header.iter().filter(|(name, _)| *name != "__metadata__");
     let (Some((name, tensor)), None) = (tensors.next(), tensors.next()) else {
         let count = header.keys().filter(|name| *name != "__metadata__").count();
-        return Err(format!("it has {count} tensors, and a table has one matrix"));
+        return Err(format!(
+            "it has {count} tensors, and a table has one matrix"
+        ));
     };
     let (format, rows, columns) = form(tensor).map_err(|why| format!("tensor {name} {why}"))?;
-    let numbers = place(tensor, data, format, rows, columns)
-        .map_err(|why| format!("tensor {name} {why}"))?;
+    let numbers =
+        place(tensor, data, format, rows, columns).map_err(|why| format!("tensor {name} {why}"))?;
     let numbers = fixed::read_block(numbers, format).map_err(|place| {
-        format!("tensor {name} has no number in row {}, column {}", place / columns, place % columns)
+        format!(
+            "tensor {name} has no number in row {}, column {}",
+            place / columns,
+            place % columns
+        )
     })?;
-    Ok(Matrix { rows, columns, numbers })
+    Ok(Matrix {
+        rows,
+        columns,
+        numbers,
+    })
 }
 
 /// The header and what follows it.
@@ -57,7 +67,10 @@ fn form(tensor: &Value) -> Result<(Format, usize, usize), String> {
         .and_then(|sizes| sizes.iter().map(as_size).collect());
     match shape.as_deref() {
         Some(&[rows, columns]) if rows > 0 && columns > 0 => Ok((format, rows, columns)),
-        _ => Err(format!("has the shape {}, and a table has rows and columns", tensor["shape"])),
+        _ => Err(format!(
+            "has the shape {}, and a table has rows and columns",
+            tensor["shape"]
+        )),
     }
 }
 
@@ -73,12 +86,20 @@ fn place<'a>(
     let (Some(from), Some(to)) = (as_size(&offsets[0]), as_size(&offsets[1])) else {
         return Err(format!("has no place in the file but {offsets}"));
     };
-    let found = data
-        .get(from..to)
-        .ok_or_else(|| format!("is at {from} to {to}, and the file has {} bytes for it", data.len()))?;
-    let expected = rows.checked_mul(columns).and_then(|count| count.checked_mul(format.bytes()));
+    let found = data.get(from..to).ok_or_else(|| {
+        format!(
+            "is at {from} to {to}, and the file has {} bytes for it",
+            data.len()
+        )
+    })?;
+    let expected = rows
+        .checked_mul(columns)
+        .and_then(|count| count.checked_mul(format.bytes()));
     if expected != Some(found.len()) {
-        return Err(format!("has {} bytes, which {rows} rows of {columns} are not", found.len()));
+        return Err(format!(
+            "has {} bytes, which {rows} rows of {columns} are not",
+            found.len()
+        ));
     }
     Ok(found)
 }

@@ -19,7 +19,8 @@ use crate::tokens::Tokens;
 use crate::{Embedder, EmbedderId, Vector};
 
 /// To be counted up with every change of the arithmetic that changes a vector.
-const DEFINITION: &[u8] = b"static table 1: mean of rows, shared exponent, int8 scale 512 clamp 127";
+const DEFINITION: &[u8] =
+    b"static table 1: mean of rows, shared exponent, int8 scale 512 clamp 127";
 
 /// Weights are read into memory; the largest table in use has 1 GB.
 const FILE_BYTES_MAX: u64 = 4 << 30;
@@ -92,10 +93,20 @@ impl StaticTable {
         let dimensions = options.dimensions.unwrap_or(matrix.columns);
         if !(1..=matrix.columns).contains(&dimensions) {
             let available = matrix.columns;
-            return Err(LoadError::Dimensions { asked: dimensions, available });
+            return Err(LoadError::Dimensions {
+                asked: dimensions,
+                available,
+            });
         }
-        let name = options.name.or_else(|| Some(path.file_stem()?.to_str()?.to_owned()));
-        let decisive = [DEFINITION, &tokens.file, &file, &(dimensions as u64).to_le_bytes()];
+        let name = options
+            .name
+            .or_else(|| Some(path.file_stem()?.to_str()?.to_owned()));
+        let decisive = [
+            DEFINITION,
+            &tokens.file,
+            &file,
+            &(dimensions as u64).to_le_bytes(),
+        ];
         Ok(StaticTable {
             id: EmbedderId::new(name.unwrap_or_else(|| "table".into()), decisive),
             rows: first_columns(matrix, dimensions),
@@ -113,7 +124,10 @@ impl StaticTable {
             .tokens
             .tokenizer
             .encode_fast(text, false)
-            .map_err(|error| EmbedError::Tokens { text: place, why: error.to_string() })?;
+            .map_err(|error| EmbedError::Tokens {
+                text: place,
+                why: error.to_string(),
+            })?;
         let mut sums = vec![0i64; self.dimensions];
         for id in encoding.get_ids() {
             if Some(*id) == self.tokens.unknown {
@@ -121,9 +135,14 @@ impl StaticTable {
             }
             let start = *id as usize * self.dimensions;
             // Every token has a row: this was checked when they were loaded.
-            let row = self.rows.get(start..start + self.dimensions).unwrap_or_default();
+            let row = self
+                .rows
+                .get(start..start + self.dimensions)
+                .unwrap_or_default();
             // At most 2^30 each, and a text of 2^16 bytes has few more tokens than that.
-            sums.iter_mut().zip(row).for_each(|(sum, number)| *sum += i64::from(*number));
+            sums.iter_mut()
+                .zip(row)
+                .for_each(|(sum, number)| *sum += i64::from(*number));
         }
         Ok(Vector::unit(&sums))
     }
@@ -139,11 +158,18 @@ impl Embedder for StaticTable {
     }
 
     fn limit(&self) -> TextLimit {
-        TextLimit { bytes: text::LOCAL_BYTES_MAX, tokens: None }
+        TextLimit {
+            bytes: text::LOCAL_BYTES_MAX,
+            tokens: None,
+        }
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vector>, EmbedError> {
-        texts.iter().enumerate().map(|(place, text)| self.embed_one(place, text)).collect()
+        texts
+            .iter()
+            .enumerate()
+            .map(|(place, text)| self.embed_one(place, text))
+            .collect()
     }
 }
 
@@ -158,19 +184,26 @@ impl fmt::Debug for StaticTable {
 
 /// The one file of weights in a folder.
 fn only_matrix(folder: &Path) -> Result<PathBuf, LoadError> {
-    let failed = |source| LoadError::Read { path: folder.to_owned(), source };
+    let failed = |source| LoadError::Read {
+        path: folder.to_owned(),
+        source,
+    };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|extension| extension == "safetensors") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "safetensors")
+        {
             found.push(path);
         }
     }
     match <[PathBuf; 1]>::try_from(found) {
         Ok([path]) => Ok(path),
-        Err(found) => {
-            Err(LoadError::NotOneMatrix { folder: folder.to_owned(), found: found.len() })
-        }
+        Err(found) => Err(LoadError::NotOneMatrix {
+            folder: folder.to_owned(),
+            found: found.len(),
+        }),
     }
 }
 

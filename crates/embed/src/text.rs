@@ -52,7 +52,14 @@ mod tests {
 
     #[test]
     fn texts_are_cut_between_characters() {
-        for (bytes, expected) in [(0, ""), (1, "a"), (2, "a"), (3, "aé"), (4, "aéb"), (9, "aéb")] {
+        for (bytes, expected) in [
+            (0, ""),
+            (1, "a"),
+            (2, "a"),
+            (3, "aé"),
+            (4, "aéb"),
+            (9, "aéb"),
+        ] {
             assert_eq!(cut("aéb", bytes), expected);
         }
         assert!(is_blank(" \n\u{3000}") && is_blank("") && !is_blank(" ."));

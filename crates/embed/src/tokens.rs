@@ -35,11 +35,16 @@ impl Tokens {
         let highest = vocabulary.values().max().copied();
         if highest.is_none_or(|id| id as usize >= rows) {
             let highest = highest.map_or("no".into(), |id| format!("up to {id}"));
-            let why = format!("it has {highest} tokens, and the matrix beside it {rows} rows from 0");
+            let why =
+                format!("it has {highest} tokens, and the matrix beside it {rows} rows from 0");
             return Err(LoadError::invalid(path, why));
         }
         let unknown = unknown(&file, &tokenizer);
-        Ok(Tokens { tokenizer, unknown, file })
+        Ok(Tokens {
+            tokenizer,
+            unknown,
+            file,
+        })
     }
 }
 

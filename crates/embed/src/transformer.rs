@@ -26,7 +26,8 @@ use crate::tokens::Tokens;
 use crate::{Embedder, EmbedderId, Vector};
 
 /// To be counted up with every change here that changes a vector.
-const DEFINITION: &[u8] = b"transformer 1: bert, mean of tokens, batch of one, int8 scale 512 clamp 127";
+const DEFINITION: &[u8] =
+    b"transformer 1: bert, mean of tokens, batch of one, int8 scale 512 clamp 127";
 
 /// Weights are read into memory.
 const WEIGHTS_BYTES_MAX: u64 = 4 << 30;
@@ -56,19 +57,27 @@ impl Transformer {
         let tokenizer = folder.join("tokenizer.json");
         let mut tokens = Tokens::load(&tokenizer, config.vocab_size)?;
         let tokens_max = tokens_max(folder, &config)?;
-        limit_tokens(&mut tokens, tokens_max)
-            .map_err(|why| LoadError::invalid(&tokenizer, why))?;
+        limit_tokens(&mut tokens, tokens_max).map_err(|why| LoadError::invalid(&tokenizer, why))?;
 
         let path = folder.join("model.safetensors");
         let weights = read_file(&path, WEIGHTS_BYTES_MAX)?;
         let limit = (tokens_max as u64).to_le_bytes();
         let decisive = [DEFINITION, &tokens.file, &config_file, &weights, &limit];
-        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("transformer");
+        let name = folder
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or("transformer");
         let id = EmbedderId::new(name, decisive);
         let model = VarBuilder::from_slice_safetensors(&weights, DType::F32, &Device::Cpu)
             .and_then(|tensors| BertModel::load(tensors, &config))
             .map_err(|error| LoadError::invalid(&path, one_line(error)))?;
-        Ok(Transformer { id, tokens, tokens_max, dimensions: config.hidden_size, model })
+        Ok(Transformer {
+            id,
+            tokens,
+            tokens_max,
+            dimensions: config.hidden_size,
+            model,
+        })
     }
 
     fn embed_one(&self, place: usize, text: &str) -> Result<Vector, EmbedError> {
@@ -81,13 +90,21 @@ impl Transformer {
             .tokens
             .tokenizer
             .encode_fast(text, true)
-            .map_err(|error| EmbedError::Tokens { text: place, why: one_line(error) })?;
-        let mut own = encoding.get_ids().iter().zip(encoding.get_special_tokens_mask());
+            .map_err(|error| EmbedError::Tokens {
+                text: place,
+                why: one_line(error),
+            })?;
+        let mut own = encoding
+            .get_ids()
+            .iter()
+            .zip(encoding.get_special_tokens_mask());
         if own.all(|(id, special)| *special == 1 || Some(*id) == self.tokens.unknown) {
             return Ok(zero);
         }
         let failed = |why| EmbedError::Model { text: place, why };
-        let mean = self.mean(encoding.get_ids()).map_err(|error| failed(one_line(error)))?;
+        let mean = self
+            .mean(encoding.get_ids())
+            .map_err(|error| failed(one_line(error)))?;
         Vector::from_f32(&mean).map_err(|error| failed(error.to_string()))
     }
 
@@ -98,7 +115,9 @@ impl Transformer {
         let mut sums = vec![0f64; self.dimensions];
         // Added here and in this order, so that this part at least is the same everywhere.
         for row in layer.squeeze(0)?.to_vec2::<f32>()? {
-            sums.iter_mut().zip(row).for_each(|(sum, number)| *sum += f64::from(number));
+            sums.iter_mut()
+                .zip(row)
+                .for_each(|(sum, number)| *sum += f64::from(number));
         }
         Ok(sums.into_iter().map(|sum| sum as f32).collect())
     }
@@ -114,11 +133,18 @@ impl Embedder for Transformer {
     }
 
     fn limit(&self) -> TextLimit {
-        TextLimit { bytes: text::LOCAL_BYTES_MAX, tokens: Some(self.tokens_max) }
+        TextLimit {
+            bytes: text::LOCAL_BYTES_MAX,
+            tokens: Some(self.tokens_max),
+        }
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vector>, EmbedError> {
-        texts.iter().enumerate().map(|(place, text)| self.embed_one(place, text)).collect()
+        texts
+            .iter()
+            .enumerate()
+            .map(|(place, text)| self.embed_one(place, text))
+            .collect()
     }
 }
 
@@ -136,13 +162,17 @@ impl fmt::Debug for Transformer {
 fn config(path: &Path) -> Result<(Config, Vec<u8>), LoadError> {
     let file = read_file(path, CONFIG_BYTES_MAX)?;
     let config: Config = serde_json::from_slice(&file).map_err(|error| {
-        let why = format!("not the configuration of a BERT model (is it that of 1_Pooling?): {error}");
+        let why =
+            format!("not the configuration of a BERT model (is it that of 1_Pooling?): {error}");
         LoadError::invalid(path, why)
     })?;
     // The library divides by one and takes these to fit.
     let heads = config.num_attention_heads;
     if heads == 0 || config.hidden_size == 0 || !config.hidden_size.is_multiple_of(heads) {
-        let why = format!("{heads} attention heads do not divide {} components", config.hidden_size);
+        let why = format!(
+            "{heads} attention heads do not divide {} components",
+            config.hidden_size
+        );
         return Err(LoadError::invalid(path, why));
     }
     Ok((config, file))
@@ -157,7 +187,10 @@ fn check_pooling(path: &Path) -> Result<(), LoadError> {
     let pooling: Value = serde_json::from_slice(&file)
         .map_err(|error| LoadError::invalid(path, format!("not JSON: {error}")))?;
     match pooling["pooling_mode_mean_tokens"].as_bool() {
-        Some(false) => Err(LoadError::invalid(path, "the model does not take the mean of its tokens")),
+        Some(false) => Err(LoadError::invalid(
+            path,
+            "the model does not take the mean of its tokens",
+        )),
         _ => Ok(()),
     }
 }
@@ -172,7 +205,9 @@ fn tokens_max(folder: &Path, config: &Config) -> Result<usize, LoadError> {
     let file = read_file(&path, CONFIG_BYTES_MAX)?;
     let settings: Value = serde_json::from_slice(&file)
         .map_err(|error| LoadError::invalid(&path, format!("not JSON: {error}")))?;
-    let length = settings["max_seq_length"].as_u64().and_then(|length| usize::try_from(length).ok());
+    let length = settings["max_seq_length"]
+        .as_u64()
+        .and_then(|length| usize::try_from(length).ok());
     Ok(length.unwrap_or(positions).min(positions))
 }
 
@@ -180,14 +215,28 @@ fn limit_tokens(tokens: &mut Tokens, tokens_max: usize) -> Result<(), String> {
     let processor = tokens.tokenizer.get_post_processor();
     let added = processor.map_or(0, |processor| processor.added_tokens(false));
     if tokens_max <= added {
-        return Err(format!("it adds {added} tokens, and the model takes {tokens_max}"));
+        return Err(format!(
+            "it adds {added} tokens, and the model takes {tokens_max}"
+        ));
     }
-    let limit = TruncationParams { max_length: tokens_max, ..TruncationParams::default() };
-    tokens.tokenizer.with_truncation(Some(limit)).map(|_| ()).map_err(one_line)
+    let limit = TruncationParams {
+        max_length: tokens_max,
+        ..TruncationParams::default()
+    };
+    tokens
+        .tokenizer
+        .with_truncation(Some(limit))
+        .map(|_| ())
+        .map_err(one_line)
 }
 
 /// Errors of others may have many lines.
 fn one_line(error: impl fmt::Display) -> String {
     let text = error.to_string();
-    text.lines().next().unwrap_or("no reason is given").chars().take(300).collect()
+    text.lines()
+        .next()
+        .unwrap_or("no reason is given")
+        .chars()
+        .take(300)
+        .collect()
 }

@@ -58,7 +58,9 @@ pub enum VectorError {
         place: usize,
     },
     /// One of the bytes is -128, which the quantisation never yields.
-    #[error("byte {place} of the vector is -128, and the smallest is -127: it is not of this quantisation")]
+    #[error(
+        "byte {place} of the vector is -128, and the smallest is -127: it is not of this quantisation"
+    )]
     BelowClamp {
         /// Which one, from 0.
         place: usize,
@@ -67,12 +69,18 @@ pub enum VectorError {
 
 impl Vector {
     /// How all vectors here are quantised.
-    pub const QUANTISATION: Quantisation = Quantisation { scale: 512, clamp: 127 };
+    pub const QUANTISATION: Quantisation = Quantisation {
+        scale: 512,
+        clamp: 127,
+    };
 
     /// Gives numbers the length one and quantises them, in integers: the same bits give the same
     /// bytes everywhere. Numbers that are all zero stay so.
     pub fn from_f32(numbers: &[f32]) -> Result<Vector, VectorError> {
-        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let bytes: Vec<u8> = numbers
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect();
         let block = fixed::read_block(&bytes, Format::F32)
             .map_err(|place| VectorError::NotFinite { place })?;
         let wide: Vec<i64> = block.into_iter().map(i64::from).collect();
@@ -94,7 +102,11 @@ impl Vector {
 
     /// Gives components of any unit the length one and quantises them.
     pub(crate) fn unit(components: &[i64]) -> Vector {
-        let largest = components.iter().map(|c| c.unsigned_abs()).max().unwrap_or(0);
+        let largest = components
+            .iter()
+            .map(|c| c.unsigned_abs())
+            .max()
+            .unwrap_or(0);
         if largest == 0 {
             return Vector::zero(components.len());
         }
@@ -139,7 +151,11 @@ impl Vector {
         if self.0.len() != other.0.len() {
             return None;
         }
-        let products = self.0.iter().zip(&other.0).map(|(a, b)| i32::from(*a) * i32::from(*b));
+        let products = self
+            .0
+            .iter()
+            .zip(&other.0)
+            .map(|(a, b)| i32::from(*a) * i32::from(*b));
         Some(products.map(i64::from).sum())
     }
 }
@@ -176,7 +192,9 @@ mod tests {
     #[test]
     fn halves_go_away_from_zero() {
         // A million ones have the norm 1024, so each of them is 512 / 1024.
-        let ones: Vec<i64> = (0..1 << 20).map(|place| if place % 2 == 0 { 1 } else { -1 }).collect();
+        let ones: Vec<i64> = (0..1 << 20)
+            .map(|place| if place % 2 == 0 { 1 } else { -1 })
+            .collect();
         assert_eq!(Vector::unit(&ones).as_slice()[..4], [1, -1, 1, -1]);
         // A little more, and each is below a half.
         let more: Vec<i64> = ones.into_iter().chain([8]).collect();
@@ -186,11 +204,20 @@ mod tests {
     #[test]
     fn numbers_that_are_no_direction_are_refused() {
         let infinite = Vector::from_f32(&[0.0, f32::INFINITY]).unwrap_err();
-        assert!(infinite.to_string().starts_with("number 1 of the vector is not finite"));
+        assert!(
+            infinite
+                .to_string()
+                .starts_with("number 1 of the vector is not finite")
+        );
         let outside = Vector::from_i8(vec![0, -127, -128]).unwrap_err();
         assert_eq!(outside, VectorError::BelowClamp { place: 2 });
         assert!(Vector::from_f32(&[0.0, -0.0]).unwrap().is_zero());
-        assert!(Vector::from_f32(&[1.0]).unwrap().dot(&Vector::zero(2)).is_none());
+        assert!(
+            Vector::from_f32(&[1.0])
+                .unwrap()
+                .dot(&Vector::zero(2))
+                .is_none()
+        );
     }
 
     proptest! {

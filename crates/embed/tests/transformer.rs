@@ -37,7 +37,11 @@ fn weights() -> Vec<u8> {
         tensors.push((format!("{layer}.{name}.weight"), vec![rows, columns]));
         tensors.push((format!("{layer}.{name}.bias"), vec![rows]));
     }
-    for name in ["embeddings", "encoder.layer.0.attention.output", "encoder.layer.0.output"] {
+    for name in [
+        "embeddings",
+        "encoder.layer.0.attention.output",
+        "encoder.layer.0.output",
+    ] {
         tensors.push((format!("{name}.LayerNorm.weight"), vec![8]));
         tensors.push((format!("{name}.LayerNorm.bias"), vec![8]));
     }
@@ -77,7 +81,13 @@ fn order_matters_and_company_does_not() {
     let texts = ["pear", "red car truck the apple red", "", "car"];
     let alone: Vec<Vec<i8>> = texts.iter().map(|text| embed(&model, text)).collect();
     let together = model.embed(&texts).unwrap();
-    assert_eq!(together.into_iter().map(Vector::into_vec).collect::<Vec<_>>(), alone);
+    assert_eq!(
+        together
+            .into_iter()
+            .map(Vector::into_vec)
+            .collect::<Vec<_>>(),
+        alone
+    );
     let squares: i32 = alone[0].iter().map(|byte| i32::from(*byte).pow(2)).sum();
     assert!(squares > 0 && embed(&model, "Pear") == alone[0]);
 }
@@ -103,7 +113,10 @@ fn a_text_counts_up_to_the_limit() {
     assert_ne!(embed(&model, &long), embed(&model, &"pear ".repeat(13)));
     folder.write("sentence_bert_config.json", r#"{"max_seq_length": 5}"#);
     let shorter = Transformer::open(&folder.0).unwrap();
-    assert_eq!(shorter.limit().to_string(), "the first 65536 bytes, and of them the first 5 tokens");
+    assert_eq!(
+        shorter.limit().to_string(),
+        "the first 65536 bytes, and of them the first 5 tokens"
+    );
     assert_eq!(embed(&shorter, &long), embed(&shorter, "pear pear pear"));
     assert_ne!(model.id(), shorter.id());
     folder.write("sentence_bert_config.json", r#"{"max_seq_length": 2}"#);
@@ -126,30 +139,62 @@ fn wrong_models_are_refused() {
     };
     let mut other = config();
     other["num_attention_heads"] = 0.into();
-    refused("config.json", other.to_string().as_bytes(), &["0 attention heads"]);
+    refused(
+        "config.json",
+        other.to_string().as_bytes(),
+        &["0 attention heads"],
+    );
     other["num_attention_heads"] = 3.into();
-    refused("config.json", other.to_string().as_bytes(), &["3 attention heads do not divide 8"]);
+    refused(
+        "config.json",
+        other.to_string().as_bytes(),
+        &["3 attention heads do not divide 8"],
+    );
     let mut other = config();
     other["hidden_size"] = 16.into();
-    refused("config.json", other.to_string().as_bytes(), &["model.safetensors", "shape"]);
+    refused(
+        "config.json",
+        other.to_string().as_bytes(),
+        &["model.safetensors", "shape"],
+    );
     let mut other = config();
     other["num_hidden_layers"] = 1_000_000_000_000u64.into();
-    refused("config.json", other.to_string().as_bytes(), &["encoder.layer.1"]);
+    refused(
+        "config.json",
+        other.to_string().as_bytes(),
+        &["encoder.layer.1"],
+    );
     let mut other = config();
     other["vocab_size"] = 9.into();
-    refused("config.json", other.to_string().as_bytes(), &["up to 9 tokens", "9 rows"]);
+    refused(
+        "config.json",
+        other.to_string().as_bytes(),
+        &["up to 9 tokens", "9 rows"],
+    );
     let pooling = br#"{"word_embedding_dimension": 8, "pooling_mode_mean_tokens": true}"#;
     refused("config.json", pooling, &["is it that of 1_Pooling?"]);
     let pooling = br#"{"pooling_mode_mean_tokens": false, "pooling_mode_cls_token": true}"#;
-    refused("1_Pooling/config.json", pooling, &["does not take the mean"]);
+    refused(
+        "1_Pooling/config.json",
+        pooling,
+        &["does not take the mean"],
+    );
     refused("tokenizer.json", b"{}", &["not a tokenizer"]);
     refused("model.safetensors", b"", &["model.safetensors"]);
     let whole = weights();
     for length in (0..whole.len()).step_by(97) {
-        refused("model.safetensors", &whole[..length], &["model.safetensors", "get the model again"]);
+        refused(
+            "model.safetensors",
+            &whole[..length],
+            &["model.safetensors", "get the model again"],
+        );
     }
     let empty = safetensors(&[]);
-    refused("model.safetensors", &empty, &["embeddings.word_embeddings.weight"]);
+    refused(
+        "model.safetensors",
+        &empty,
+        &["embeddings.word_embeddings.weight"],
+    );
     for name in ["config.json", "tokenizer.json", "model.safetensors"] {
         let folder = tiny();
         std::fs::remove_file(folder.0.join(name)).unwrap();
@@ -165,16 +210,25 @@ fn weights_that_are_not_numbers_fail_in_words() {
     weights[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
     folder.write("model.safetensors", weights);
     let model = Transformer::open(&folder.0).unwrap();
-    says(model.embed(&["", "pear"]), &["failed on text 1", "not finite"]);
+    says(
+        model.embed(&["", "pear"]),
+        &["failed on text 1", "not finite"],
+    );
 }
 
 /// What sentence-transformers gives, within what other arithmetic may change.
 #[test]
 fn a_real_model_knows_what_sentences_mean() {
-    let Some(folder) = real_model("all-minilm-l6-v2") else { return };
+    let Some(folder) = real_model("all-minilm-l6-v2") else {
+        return;
+    };
     let model = Transformer::open(folder).unwrap();
     assert_eq!((model.dimensions(), model.limit().tokens), (384, Some(256)));
-    let texts = ["A man is eating food.", "Someone eats a meal.", "The stock market fell today."];
+    let texts = [
+        "A man is eating food.",
+        "Someone eats a meal.",
+        "The stock market fell today.",
+    ];
     let vectors = model.embed(&texts).unwrap();
     let near = vectors[0].dot(&vectors[1]).unwrap() as f64 / (512.0 * 512.0);
     let far = vectors[0].dot(&vectors[2]).unwrap() as f64 / (512.0 * 512.0);

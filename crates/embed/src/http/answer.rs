@@ -33,11 +33,20 @@ impl Wrong {
     pub(super) fn into_error(self, url: &str, shown: impl Fn(&str) -> String) -> EmbedError {
         let url = url.to_owned();
         match self {
-            Wrong::Form(why) => EmbedError::NotAnAnswer { url, why: shown(&why) },
-            Wrong::Count { expected, found } => EmbedError::WrongCount { url, expected, found },
-            Wrong::Dimensions { expected, found } => {
-                EmbedError::WrongDimensions { url, expected, found }
-            }
+            Wrong::Form(why) => EmbedError::NotAnAnswer {
+                url,
+                why: shown(&why),
+            },
+            Wrong::Count { expected, found } => EmbedError::WrongCount {
+                url,
+                expected,
+                found,
+            },
+            Wrong::Dimensions { expected, found } => EmbedError::WrongDimensions {
+                url,
+                expected,
+                found,
+            },
             Wrong::NotANumber { text, place } => EmbedError::NotANumber { url, text, place },
         }
     }
@@ -76,11 +85,16 @@ pub(super) fn vectors(
 
 fn vector(numbers: &[Option<f64>], text: usize, dimensions: usize) -> Result<Vector, Wrong> {
     if numbers.len() != dimensions {
-        return Err(Wrong::Dimensions { expected: dimensions, found: numbers.len() });
+        return Err(Wrong::Dimensions {
+            expected: dimensions,
+            found: numbers.len(),
+        });
     }
     // What is too large for an f32 becomes infinite, and is refused like null.
-    let numbers: Vec<f32> =
-        numbers.iter().map(|number| number.map_or(f32::NAN, |number| number as f32)).collect();
+    let numbers: Vec<f32> = numbers
+        .iter()
+        .map(|number| number.map_or(f32::NAN, |number| number as f32))
+        .collect();
     let finite = |place: Option<usize>| match place {
         Some(place) => Err(Wrong::NotANumber { text, place }),
         None => Ok(()),

@@ -89,7 +89,9 @@ impl HttpOptions {
         }
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         if authority.is_empty() || authority.contains('@') {
-            return Err(bad_url("it has no host, or a user: give a key as the API key"));
+            return Err(bad_url(
+                "it has no host, or a user: give a key as the API key",
+            ));
         }
         if uri.query().is_some() {
             return Err(bad_url("it has a query"));
@@ -97,7 +99,10 @@ impl HttpOptions {
         let key = self.api_key.as_deref().unwrap_or("none");
         let limits = [
             (self.model.is_empty(), "the model has no name"),
-            (!(1..=65_536).contains(&self.dimensions), "the dimensions are not from 1 to 65,536"),
+            (
+                !(1..=65_536).contains(&self.dimensions),
+                "the dimensions are not from 1 to 65,536",
+            ),
             (self.batch_texts == 0, "the batch has no texts"),
             (self.text_bytes_max == 0, "the texts have no bytes"),
             (self.timeout.is_zero(), "the timeout is zero"),
@@ -134,7 +139,9 @@ impl fmt::Debug for HttpOptions {
 #[non_exhaustive]
 pub enum HttpOptionsError {
     /// The address is none. It is not repeated, as it may hold a secret.
-    #[error("the address of the embeddings server is wrong: {why}: give one like http://localhost:11434/v1")]
+    #[error(
+        "the address of the embeddings server is wrong: {why}: give one like http://localhost:11434/v1"
+    )]
     Address {
         /// What is wrong with it.
         why: String,
@@ -146,7 +153,9 @@ pub enum HttpOptionsError {
         why: &'static str,
     },
     /// There are no certificates to check a server with.
-    #[error("no certificates to check the embeddings server with: {why}: install ca-certificates, or set SSL_CERT_FILE")]
+    #[error(
+        "no certificates to check the embeddings server with: {why}: install ca-certificates, or set SSL_CERT_FILE"
+    )]
     Certificates {
         /// What happened.
         why: String,

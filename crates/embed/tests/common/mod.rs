@@ -14,7 +14,8 @@ impl Folder {
     pub fn new() -> Folder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("dalsegno-embed-{}-{count}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("dalsegno-embed-{}-{count}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         Folder(path)
     }
@@ -44,13 +45,17 @@ pub fn real_model(name: &str) -> Option<PathBuf> {
 }
 
 /// The ids are the places in this list.
-pub const WORDS: [&str; 10] =
-    ["[UNK]", "[CLS]", "[SEP]", "apple", "pear", "car", "truck", "red", "the", "naïve"];
+pub const WORDS: [&str; 10] = [
+    "[UNK]", "[CLS]", "[SEP]", "apple", "pear", "car", "truck", "red", "the", "naïve",
+];
 
 /// A tokenizer of whole words, in lower case.
 pub fn tokenizer() -> serde_json::Value {
-    let vocabulary: serde_json::Map<_, _> =
-        WORDS.iter().enumerate().map(|(id, word)| (word.to_string(), json!(id))).collect();
+    let vocabulary: serde_json::Map<_, _> = WORDS
+        .iter()
+        .enumerate()
+        .map(|(id, word)| (word.to_string(), json!(id)))
+        .collect();
     json!({
         "version": "1.0",
         // Both must be ignored.
@@ -108,16 +113,27 @@ pub fn safetensors(tensors: &[(&str, &str, &[usize], Vec<u8>)]) -> Vec<u8> {
 }
 
 pub fn with_header(header: &str, data: &[u8]) -> Vec<u8> {
-    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
+    [
+        &(header.len() as u64).to_le_bytes(),
+        header.as_bytes(),
+        data,
+    ]
+    .concat()
 }
 
 pub fn f32_bytes(numbers: &[f32]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect()
 }
 
 /// For numbers that are exact in a bf16.
 pub fn bf16_bytes(numbers: &[f32]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| ((number.to_bits() >> 16) as u16).to_le_bytes()).collect()
+    numbers
+        .iter()
+        .flat_map(|number| ((number.to_bits() >> 16) as u16).to_le_bytes())
+        .collect()
 }
 
 /// For numbers that are exact in an f16, and normal.
@@ -130,21 +146,31 @@ pub fn f16_bytes(numbers: &[f32]) -> Vec<u8> {
         }
         sign | ((bits >> 23 & 255) as u16 + 15 - 127) << 10 | (bits >> 13 & 1023) as u16
     };
-    numbers.iter().flat_map(|number| half(number).to_le_bytes()).collect()
+    numbers
+        .iter()
+        .flat_map(|number| half(number).to_le_bytes())
+        .collect()
 }
 
 /// The tiny table in a folder.
 pub fn tiny_table() -> Folder {
     let folder = Folder::new();
     folder.write("tokenizer.json", tokenizer().to_string());
-    let matrix = safetensors(&[("embedding.weight", "F32", &[10, 4], f32_bytes(&ROWS.concat()))]);
+    let matrix = safetensors(&[(
+        "embedding.weight",
+        "F32",
+        &[10, 4],
+        f32_bytes(&ROWS.concat()),
+    )]);
     folder.write("tiny.safetensors", matrix);
     folder
 }
 
 /// The error must be one line that has all of these words.
 pub fn says<T, E: std::fmt::Display>(result: Result<T, E>, words: &[&str]) {
-    let Err(error) = result else { panic!("nothing went wrong, and {words:?} was expected") };
+    let Err(error) = result else {
+        panic!("nothing went wrong, and {words:?} was expected")
+    };
     let error = error.to_string();
     for word in words {
         assert!(error.contains(word), "{word:?} is not in: {error}");

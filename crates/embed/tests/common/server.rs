@@ -48,7 +48,11 @@ impl Server {
             }
             closed.recv().ok();
         });
-        Server { url, requests, _open: open }
+        Server {
+            url,
+            requests,
+            _open: open,
+        }
     }
 
     /// The next request that was sent.
@@ -68,17 +72,28 @@ fn read(stream: &TcpStream) -> Request {
     while reader.read_line(&mut head).unwrap() > 2 {}
     let length = head
         .lines()
-        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok())
+        .find_map(|line| {
+            line.to_ascii_lowercase()
+                .strip_prefix("content-length:")?
+                .trim()
+                .parse()
+                .ok()
+        })
         .unwrap();
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    Request { head, body: serde_json::from_slice(&body).unwrap() }
+    Request {
+        head,
+        body: serde_json::from_slice(&body).unwrap(),
+    }
 }
 
 pub fn answer(status: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}")
-        .into_bytes()
+    format!(
+        "HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+    .into_bytes()
 }
 
 pub fn ok(body: &str) -> Vec<u8> {
