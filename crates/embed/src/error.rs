@@ -1,6 +1,8 @@
 //! What can go wrong, in words for the person who has to deal with it.
 
-use std::path::{Path, PathBuf};
+#[cfg(any(feature = "table", feature = "transformer"))]
+use std::path::Path;
+use std::path::PathBuf;
 
 #[cfg(feature = "http")]
 use std::time::Duration;
