@@ -44,6 +44,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "transformer")]
+mod bert;
 mod error;
 mod fixed;
 #[cfg(feature = "http")]

@@ -14,12 +14,10 @@
 use std::fmt;
 use std::path::Path;
 
-use candle_core::{DType, Device, Tensor};
-use candle_nn::VarBuilder;
-use candle_transformers::models::bert::{BertModel, Config};
 use serde_json::Value;
 use tokenizers::{PostProcessor, TruncationParams};
 
+use crate::bert::{Bert, Config};
 use crate::error::{EmbedError, LoadError, read_file};
 use crate::text::{self, TextLimit};
 use crate::tokens::Tokens;
@@ -45,7 +43,7 @@ pub struct Transformer {
     tokens: Tokens,
     tokens_max: usize,
     dimensions: usize,
-    model: BertModel,
+    model: Bert,
 }
 
 impl Transformer {
@@ -68,8 +66,7 @@ impl Transformer {
             .and_then(|name| name.to_str())
             .unwrap_or("transformer");
         let id = EmbedderId::new(name, decisive);
-        let model = VarBuilder::from_slice_safetensors(&weights, DType::F32, &Device::Cpu)
-            .and_then(|tensors| BertModel::load(tensors, &config))
+        let model = Bert::load(&weights, &config)
             .map_err(|error| LoadError::invalid(&path, one_line(error)))?;
         Ok(Transformer {
             id,
@@ -110,11 +107,9 @@ impl Transformer {
 
     /// The mean of the last layer over the tokens.
     fn mean(&self, ids: &[u32]) -> candle_core::Result<Vec<f32>> {
-        let ids = Tensor::new(ids, &Device::Cpu)?.unsqueeze(0)?;
-        let layer = self.model.forward(&ids, &ids.zeros_like()?, None)?;
         let mut sums = vec![0f64; self.dimensions];
         // Added here and in this order, so that this part at least is the same everywhere.
-        for row in layer.squeeze(0)?.to_vec2::<f32>()? {
+        for row in self.model.forward(ids)?.to_vec2::<f32>()? {
             sums.iter_mut()
                 .zip(row)
                 .for_each(|(sum, number)| *sum += f64::from(number));
@@ -166,13 +161,7 @@ fn config(path: &Path) -> Result<(Config, Vec<u8>), LoadError> {
             format!("not the configuration of a BERT model (is it that of 1_Pooling?): {error}");
         LoadError::invalid(path, why)
     })?;
-    // The library divides by one and takes these to fit.
-    let heads = config.num_attention_heads;
-    if heads == 0 || config.hidden_size == 0 || !config.hidden_size.is_multiple_of(heads) {
-        let why = format!(
-            "{heads} attention heads do not divide {} components",
-            config.hidden_size
-        );
+    if let Some(why) = config.problem() {
         return Err(LoadError::invalid(path, why));
     }
     Ok((config, file))

@@ -171,6 +171,30 @@ fn wrong_models_are_refused() {
         other.to_string().as_bytes(),
         &["up to 9 tokens", "9 rows"],
     );
+    let mut other = config();
+    other["model_type"] = "roberta".into();
+    refused(
+        "config.json",
+        other.to_string().as_bytes(),
+        &["is a roberta"],
+    );
+    let mut other = config();
+    other["position_embedding_type"] = "relative_key".into();
+    refused(
+        "config.json",
+        other.to_string().as_bytes(),
+        &["positions are relative_key"],
+    );
+    let mut other = config();
+    other["hidden_act"] = "silu".into();
+    refused("config.json", other.to_string().as_bytes(), &["silu"]);
+    let mut other = config();
+    other["type_vocab_size"] = 0.into();
+    refused(
+        "config.json",
+        other.to_string().as_bytes(),
+        &["model.safetensors"],
+    );
     let pooling = br#"{"word_embedding_dimension": 8, "pooling_mode_mean_tokens": true}"#;
     refused("config.json", pooling, &["is it that of 1_Pooling?"]);
     let pooling = br#"{"pooling_mode_mean_tokens": false, "pooling_mode_cls_token": true}"#;
