@@ -174,9 +174,9 @@ pub fn check_sizes(batch: &[Append], limits: &Limits) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// Whether a payload is too large to be in its event.
+/// Whether a payload is too large to be in its event, or is to be kept apart from it.
 pub fn is_large(payload: &NewPayload) -> bool {
-    payload.bytes.len() > INLINE_LIMIT_BYTES
+    payload.apart || payload.bytes.len() > INLINE_LIMIT_BYTES
 }
 
 /// A payload as its event has it. If it is large, its pieces that are not `known` go to `pieces`,
