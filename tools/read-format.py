@@ -399,9 +399,11 @@ class History:
             need(root_of(b"".join(parts)) == root, f"payload {root.hex()} would be cut otherwise")
             self.recut.add(root)
 
-    def report(self):
+    def complete(self):
         for (stream, sequence), root in self.missing.items():
             need(False, f"piece {root.hex()} has not come before event {sequence} of {stream}, and is not forgotten")
+
+    def report(self):
         print("events", self.events)
         print("pieces", len(self.pieces))
         print("payloads-cut-again", len(self.recut))
@@ -638,6 +640,7 @@ def main(arguments):
             read_log(paths[0], history)
         else:
             read_portable(paths[0].read_bytes(), history)
+        history.complete()
     except (Wrong, OSError, UnicodeDecodeError) as error:
         print(f"error: {error}")
         return 1

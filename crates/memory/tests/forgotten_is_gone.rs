@@ -74,6 +74,16 @@ fn assert_sound(dir: &Path) {
     let report = Options::new().verify(dir).unwrap();
     assert!(report.is_sound(), "{report}");
     assert!(report.losses.is_empty(), "{report}");
+    read_by_the_page(&dir.join("log"));
+}
+
+/// The reader that was written from the page about the format finds it whole, too.
+fn read_by_the_page(path: &Path) {
+    let reader = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/read-format.py");
+    let mut python = std::process::Command::new("python3");
+    let read = python.arg(reader).arg(path).output().unwrap();
+    let said = String::from_utf8_lossy(&read.stdout);
+    assert!(read.status.success(), "{said}");
 }
 
 async fn found(memory: &Memory, words: &str) -> usize {
@@ -252,6 +262,10 @@ fn from_what_is_copied_and_imported_later() {
         transfer::export(&store, &only, 0, &mut after)
             .await
             .unwrap();
+        let file = third.0.join("file.dalsegno");
+        std::fs::write(&file, &after).unwrap();
+        read_by_the_page(&file);
+        std::fs::remove_file(&file).unwrap();
         let import = third.open();
         transfer::import(&import, &Importing::default(), || Ok(&after[..]))
             .await

@@ -14,6 +14,26 @@ use dalsegno_postgres::PostgresOptions;
 use dalsegno_simdisk::SimDisk;
 use dalsegno_store::Store;
 
+/// Everything can be asked from a task of a runtime with many threads.
+#[test]
+fn futures_can_be_sent() {
+    #[allow(dead_code)] // That it compiles is the test.
+    fn sent<T: Send>(_: &T) {}
+    #[allow(dead_code)]
+    fn each(memory: &Memory, store: Arc<dyn Store>) {
+        sent(&Memory::open(store, "x"));
+        sent(&memory.add(NewDocument::fact("x")));
+        sent(&memory.correct(DocId(1), NewDocument::fact("x")));
+        sent(&memory.retract(DocId(1), ""));
+        sent(&memory.forget(&[], ""));
+        sent(&memory.history(DocId(1)));
+        sent(&memory.changes(AsOf::Now, AsOf::Now));
+        sent(&memory.keep());
+        let (query, ranking) = (Default::default(), Default::default());
+        sent(&memory.search(&query, &ranking));
+    }
+}
+
 #[test]
 fn the_second_is_told_who_was_first_and_when() {
     let store: Arc<dyn Store> = Arc::new(simulated(&SimDisk::new(1)));

@@ -2,19 +2,20 @@
 //!
 //! Payloads that can be forgotten have random bytes in all their pieces (`NewPayload::apart`), so that
 //! no other payload shares one. The same payload can stand in another memory, which was imported
-//! under another name; so all events are asked, by the server, for the root.
+//! under another name; so all memories are asked for the root, page by page.
 //!
-//! Invariant: a payload that another event refers to stays, unless that one is forgotten too.
+//! Invariant: a payload that an event of another memory refers to stays, unless that one is forgotten
+//! too.
 
 use std::collections::{HashMap, HashSet};
 
 use dalsegno_store::engine::{forgotten_by, roots_of};
-use dalsegno_store::{Event, Hash, StoreError, StreamId};
+use dalsegno_store::{Hash, StoreError, StreamId, StreamKind};
 
 use crate::inner::{Inner, trying};
 
-const REFERRING: &str = "SELECT e.bytes FROM event e WHERE position($1::bytea IN e.bytes) > 0";
 const REMOVE: &str = "DELETE FROM piece WHERE hash = ANY($1)";
+const STREAMS_AT_ONCE: usize = 500;
 const EVENTS_AT_ONCE: usize = 2000;
 const PIECES_AT_ONCE: usize = 1000;
 
@@ -25,20 +26,23 @@ impl Inner {
         stream: &StreamId,
         said_at: u64,
     ) -> Result<u64, StoreError> {
-        let mut forgotten: HashMap<StreamId, HashSet<u64>> = HashMap::new();
-        let mut gone: Vec<Hash> = Vec::new();
+        let mut there: HashMap<Hash, Vec<Hash>> = HashMap::new();
         for said in self.events(stream, said_at, 1).await? {
             for sequence in forgotten_by(&said) {
-                for event in self.events(stream, sequence, 1).await? {
-                    for root in roots_of(&event) {
-                        let there = self.pieces_under(&root, u64::MAX).await?;
-                        if !there.is_empty() && !self.is_needed(&root, &mut forgotten).await? {
-                            gone.extend(there.into_keys());
-                        }
+                let events = self.events(stream, sequence, 1).await?;
+                for root in events.iter().flat_map(roots_of) {
+                    let pieces = self.pieces_under(&root, u64::MAX).await?;
+                    if !pieces.is_empty() {
+                        there.insert(root, pieces.into_keys().collect());
                     }
                 }
             }
         }
+        if there.is_empty() {
+            return Ok(0);
+        }
+        self.leave_what_is_needed(&mut there).await?;
+        let gone: Vec<Hash> = there.into_values().flatten().collect();
         let mut removed = 0;
         for some in gone.chunks(PIECES_AT_ONCE) {
             let hashes: Vec<&[u8]> = some.iter().map(|hash| &hash.as_bytes()[..]).collect();
@@ -53,43 +57,51 @@ impl Inner {
         Ok(removed)
     }
 
-    /// Whether an event that is not forgotten has a payload with this root.
-    async fn is_needed(
+    /// Takes out the roots of payloads that an event which is not forgotten has.
+    async fn leave_what_is_needed(
         &self,
-        root: &Hash,
-        forgotten: &mut HashMap<StreamId, HashSet<u64>>,
-    ) -> Result<bool, StoreError> {
-        let bytes = &root.as_bytes()[..];
-        for row in self.rows(REFERRING, &[&bytes]).await? {
-            let Ok(event) = Event::decode(row.get(0)) else {
-                continue;
+        roots: &mut HashMap<Hash, Vec<Hash>>,
+    ) -> Result<(), StoreError> {
+        let mut after: Option<StreamId> = None;
+        loop {
+            let page = self
+                .streams(StreamKind::Memory, after.as_ref(), STREAMS_AT_ONCE)
+                .await?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
             };
-            if !roots_of(&event).any(|found| found == *root) {
-                continue;
-            }
-            if !forgotten.contains_key(&event.stream) {
-                let all = self.forgotten_in(&event.stream).await?;
-                forgotten.insert(event.stream.clone(), all);
-            }
-            let of = forgotten.get(&event.stream);
-            if !of.is_some_and(|all| all.contains(&event.sequence)) {
-                return Ok(true);
+            after = Some(last.clone());
+            for (stream, _) in page {
+                self.leave_what_it_needs(&stream, roots).await?;
             }
         }
-        Ok(false)
     }
 
-    async fn forgotten_in(&self, stream: &StreamId) -> Result<HashSet<u64>, StoreError> {
-        let mut all = HashSet::new();
+    async fn leave_what_it_needs(
+        &self,
+        stream: &StreamId,
+        roots: &mut HashMap<Hash, Vec<Hash>>,
+    ) -> Result<(), StoreError> {
+        let mut forgotten: HashSet<u64> = HashSet::new();
+        let mut found: Vec<(u64, Hash)> = Vec::new();
         let mut next = 1;
         loop {
             let page = self.events(stream, next, EVENTS_AT_ONCE).await?;
             if page.is_empty() {
-                return Ok(all);
+                break;
             }
             next += page.len() as u64;
-            page.iter()
-                .for_each(|event| all.extend(forgotten_by(event)));
+            for event in &page {
+                forgotten.extend(forgotten_by(event));
+                let ours = roots_of(event).filter(|root| roots.contains_key(root));
+                found.extend(ours.map(|root| (event.sequence, root)));
+            }
         }
+        for (sequence, root) in found {
+            if !forgotten.contains(&sequence) {
+                roots.remove(&root);
+            }
+        }
+        Ok(())
     }
 }
