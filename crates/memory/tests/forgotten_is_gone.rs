@@ -299,7 +299,7 @@ fn beside_retention() {
     let store = folder.open();
     let run = StreamId::run("r").unwrap();
     let kinds = [Kind::RunCreated, Kind::RunCompleted];
-    let events = kinds.map(|kind| NewEvent::new(kind)).to_vec();
+    let events = kinds.map(NewEvent::new).to_vec();
     block_on(store.append(vec![Append::to(run, events)])).unwrap();
     let retention = Retention {
         ended_before_us: u64::MAX,

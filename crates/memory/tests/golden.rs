@@ -152,7 +152,7 @@ const QUERIES: [&str; 14] = [
 
 /// A vector that follows from a text, by arithmetic that is the same everywhere.
 fn vector(text: &str) -> Vector {
-    let mut components = vec![0_i32; 32];
+    let mut components = [0_i32; 32];
     for (at, byte) in text.bytes().enumerate() {
         components[(usize::from(byte) * 7 + at) % 32] += i32::from(byte % 11) - 5;
     }

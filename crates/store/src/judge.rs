@@ -183,10 +183,12 @@ pub fn is_large(payload: &NewPayload) -> bool {
 /// children first.
 pub fn store_payload(
     payload: &NewPayload,
-    known: impl FnMut(&Hash) -> bool,
+    mut known: impl FnMut(&Hash) -> bool,
     pieces: &mut Vec<Piece>,
 ) -> Payload {
     let body = if is_large(payload) {
+        // Nobody else has a piece of what is apart, so that need not be asked.
+        let known = |hash: &Hash| !payload.apart && known(hash);
         let split = payload::split(&payload.bytes, known);
         pieces.extend(split.pieces);
         Body::Stored {
