@@ -215,6 +215,14 @@ impl Inner {
         let now = (Instant::now(), self.options.now_us());
         known.extend(pieces.map(|hash| (hash, now)));
     }
+
+    /// Pieces are gone.
+    pub fn know_no_more(&self, pieces: &[Hash]) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for hash in pieces {
+            known.remove(hash);
+        }
+    }
 }
 
 /// Waits longer each time, and not for ever.

@@ -26,6 +26,7 @@ mod claim;
 mod doubt;
 mod error;
 mod flush;
+mod forgetting;
 mod here;
 mod inner;
 mod leases;

@@ -307,6 +307,11 @@ impl Store for PostgresStore {
         self.run(|inner| async move { inner.take_over(&pieces, &streams).await })
     }
 
+    fn erase_forgotten<'a>(&'a self, stream: &'a StreamId, said_at: u64) -> Answer<'a, u64> {
+        let stream = stream.clone();
+        self.run(move |inner| async move { inner.erase_forgotten(&stream, said_at).await })
+    }
+
     fn let_go_on<'a>(&'a self, runs: &'a [StreamId]) -> Answer<'a, ()> {
         let runs = runs.to_vec();
         self.run(|inner| async move { inner.let_go_on(&runs).await })

@@ -123,6 +123,7 @@ fn load(
         recent: Recent::default(),
         applied: lsn,
         snapshot: lsn,
+        erasing_from: 0,
         written: 0,
         sealed: Arc::new(sealed),
         closed: false,
