@@ -349,8 +349,8 @@ class History:
         self.recut = set()
         self.missing = {}
 
-    def piece(self, hash, stored):
-        need(hash not in self.pieces, f"piece {hash.hex()} comes twice")
+    def piece(self, hash, stored, once=True):
+        need(not once or hash not in self.pieces, f"piece {hash.hex()} comes twice")
         length, children, content = read_piece(hash, stored)
         height = 0
         for child, child_length in children:
@@ -359,7 +359,7 @@ class History:
             need(known[0] == child_length, f"piece {child.hex()} has {known[0]} bytes, not {child_length}")
             height = max(height, known[3] + 1)
         need(height <= 16, f"piece {hash.hex()} has {height} levels below it")
-        self.compressed += content is None
+        self.compressed += content is None and hash not in self.pieces
         self.pieces[hash] = (length, children, content, height)
 
     def event(self, data):
@@ -538,7 +538,7 @@ def read_log(folder, history):
         if record[0] == 1:
             history.event(record[1:])
         else:
-            history.piece(record[1:33], record[33:])
+            history.piece(record[1:33], record[33:], once=False)
 
 
 def oldest_of(segment):

@@ -155,16 +155,41 @@ fn on_a_disk_that_is_closed_and_opened() {
 fn in_postgresql() {
     let server = dalsegno_pgtest::Server::shared();
     for seed in 200..202 {
-        let store: Arc<dyn Store> = Arc::new(PostgresOptions::new().open(&server.url()).unwrap());
+        let database = PostgresOptions::new().open(&server.url()).unwrap();
+        let store: Arc<dyn Store> = Arc::new(database.clone());
         block_on(async {
             let mut random = Random::new(seed);
             let memory = Memory::open(Arc::clone(&store), "life").await.unwrap();
             let queries = queries(&mut random);
             let history = History::live(&memory, &mut random, &queries, 25).await;
+            assert!(history.last_forgot > 0);
             compare(&memory, &history, &queries, true).await;
             compare_everywhere(store, &history, &queries).await;
+            let report = database.verify(|_| ()).await.unwrap();
+            assert!(report.is_sound(), "{report:?}");
         });
     }
+}
+
+#[test]
+fn from_a_folder_in_postgresql() {
+    let server = dalsegno_pgtest::Server::shared();
+    let database = PostgresOptions::new().open(&server.url()).unwrap();
+    block_on(async {
+        let mut random = Random::new(300);
+        let store: Arc<dyn Store> = Arc::new(simulated(&SimDisk::new(1)));
+        let memory = Memory::open(Arc::clone(&store), "life").await.unwrap();
+        let queries = queries(&mut random);
+        let history = History::live(&memory, &mut random, &queries, 30).await;
+        let copied = transfer::copy(&*store, &database, false, &mut |_| true).await;
+        assert!(copied.unwrap().differences.is_empty());
+        let there = Memory::open(Arc::new(database.clone()), "life")
+            .await
+            .unwrap();
+        compare(&there, &history, &queries, false).await;
+        let report = database.verify(|_| ()).await.unwrap();
+        assert!(report.is_sound(), "{report:?}");
+    });
 }
 
 #[test]

@@ -98,6 +98,8 @@ pub(crate) struct Inner {
     closing: Mutex<()>,
     /// Held by retention, which is done by one at a time and not during an import.
     retiring: Mutex<()>,
+    /// Held while helpers are written or removed: two may want to do that to the same one.
+    helping: Mutex<()>,
     opened: Opened,
 }
 

@@ -17,6 +17,7 @@ impl Inner {
         if !matches!(self.disk, Disk::Owner(_)) || lock(&self.core).closed {
             return Ok(());
         }
+        let _one_at_a_time = lock(&self.helping);
         self.folder.place(&self.folder.helpers(), &file, bytes)
     }
 
@@ -34,6 +35,7 @@ impl Inner {
     pub fn drop_helpers(&self, prefix: &str) -> Result<(), StoreError> {
         file_name(prefix)?;
         self.disk.log()?;
+        let _one_at_a_time = lock(&self.helping);
         let dir = self.folder.helpers();
         let mut names = self.folder.list(&dir)?;
         // What a crash left half made has the same words in it.

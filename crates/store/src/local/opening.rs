@@ -138,6 +138,7 @@ fn load(
         keeper: Keeper::new(options.threads),
         closing: Mutex::default(),
         retiring: Mutex::default(),
+        helping: Mutex::default(),
         options: options.clone(),
         core: Mutex::new(core),
         folder,
