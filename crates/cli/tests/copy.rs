@@ -78,7 +78,11 @@ fn from_everywhere_to_everywhere() {
             let owner = Owner::start(to.path(), &["approval", "signal"]);
             let args = ["signal", "signal", "go", "--wait", "20"];
             dalsegno(to.path(), args).ok();
-            let shown = || dalsegno(to.path(), ["show", "approval", "--json"]).ok().json();
+            let shown = || {
+                dalsegno(to.path(), ["show", "approval", "--json"])
+                    .ok()
+                    .json()
+            };
             let until = Instant::now() + Duration::from_secs(20);
             while shown()["status"] != "completed" && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(20));
