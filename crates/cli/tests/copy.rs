@@ -144,7 +144,7 @@ fn who_is_killed_in_the_middle_goes_on() {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(wait_ms));
+            std::thread::sleep(Duration::from_millis(wait_ms));
             killed += usize::from(child.try_wait().unwrap().is_none());
             child.kill().unwrap();
             child.wait().unwrap();
