@@ -244,7 +244,7 @@ pub async fn run(
 }
 
 /// The next piece of an output; when it has ended it is gone, and nothing comes any more.
-async fn read<R: AsyncRead + Unpin>(from: &mut Option<R>, buffer: &mut [u8]) -> usize {
+pub async fn read<R: AsyncRead + Unpin>(from: &mut Option<R>, buffer: &mut [u8]) -> usize {
     let Some(reader) = from else {
         return std::future::pending().await;
     };

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use dalsegno::Stopped;
 use dalsegno::script::ScriptRun;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::task::JoinSet;
 
@@ -142,8 +142,8 @@ impl Life {
                     Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
                 },
                 Some(_) = self.tasks.join_next() => {}
-                got = read(&mut self.stdout, &mut out_buffer) => printed.out(&out_buffer[..got]),
-                got = read(&mut self.stderr, &mut err_buffer) => printed.complains(&err_buffer[..got]),
+                got = process::read(&mut self.stdout, &mut out_buffer) => printed.out(&out_buffer[..got]),
+                got = process::read(&mut self.stderr, &mut err_buffer) => printed.complains(&err_buffer[..got]),
                 ended = child.wait(), if status.is_none() => {
                     status = Some(ended?);
                     closed.as_mut().reset(tokio::time::Instant::now() + OPEN_OUTPUT);
@@ -162,8 +162,8 @@ impl Life {
         loop {
             tokio::select! {
                 () = &mut quiet => break,
-                got = read(&mut self.stdout, &mut out_buffer) => printed.out(&out_buffer[..got]),
-                got = read(&mut self.stderr, &mut err_buffer) => {
+                got = process::read(&mut self.stdout, &mut out_buffer) => printed.out(&out_buffer[..got]),
+                got = process::read(&mut self.stderr, &mut err_buffer) => {
                     printed.complains(&err_buffer[..got]);
                 }
             }
@@ -199,8 +199,8 @@ impl Drop for Life {
             let (mut out_buffer, mut err_buffer) = (vec![0; 16 << 10], vec![0; 16 << 10]);
             loop {
                 tokio::select! {
-                    _ = read(&mut stdout, &mut out_buffer) => {}
-                    got = read(&mut stderr, &mut err_buffer) => pass_on(&err_buffer[..got]),
+                    _ = process::read(&mut stdout, &mut out_buffer) => {}
+                    got = process::read(&mut stderr, &mut err_buffer) => pass_on(&err_buffer[..got]),
                 }
             }
         });
@@ -262,20 +262,6 @@ fn last_line(bytes: &[u8]) -> String {
     let mut lines = text.lines().rev().map(str::trim);
     let last = lines.find(|line| !line.is_empty());
     last.unwrap_or_default().to_owned()
-}
-
-/// The next piece of an output; when it has ended it is gone, and nothing comes any more.
-async fn read<R: AsyncRead + Unpin>(from: &mut Option<R>, buffer: &mut [u8]) -> usize {
-    let Some(reader) = from else {
-        return std::future::pending().await;
-    };
-    match reader.read(buffer).await {
-        Ok(got) if got > 0 => got,
-        _ => {
-            *from = None;
-            0
-        }
-    }
 }
 
 #[cfg(test)]
