@@ -347,9 +347,10 @@ class History:
         self.events = 0
         self.compressed = 0
         self.recut = set()
+        self.missing = {}
 
-    def piece(self, hash, stored):
-        need(hash not in self.pieces, f"piece {hash.hex()} comes twice")
+    def piece(self, hash, stored, once=True):
+        need(not once or hash not in self.pieces, f"piece {hash.hex()} comes twice")
         length, children, content = read_piece(hash, stored)
         height = 0
         for child, child_length in children:
@@ -358,7 +359,7 @@ class History:
             need(known[0] == child_length, f"piece {child.hex()} has {known[0]} bytes, not {child_length}")
             height = max(height, known[3] + 1)
         need(height <= 16, f"piece {hash.hex()} has {height} levels below it")
-        self.compressed += content is None
+        self.compressed += content is None and hash not in self.pieces
         self.pieces[hash] = (length, children, content, height)
 
     def event(self, data):
@@ -368,7 +369,16 @@ class History:
         need(event[2] == sequence + 1, f"event {event[2]} of {stream} where {sequence + 1} should be")
         for key in (7, 8):
             if key in event and isinstance(event[key][1], list):
-                self.payload(*event[key][1])
+                root = event[key][1][0]
+                if root not in self.pieces and stream.startswith("memory/"):
+                    self.missing[(stream, event[2])] = root
+                else:
+                    self.payload(*event[key][1])
+        if event[5] == 88 and stream.startswith("memory/") and 11 in event:
+            named = event[11].get(1, [])
+            for forgotten in named if isinstance(named, list) else []:
+                if isinstance(forgotten, int) and forgotten < event[2]:
+                    self.missing.pop((stream, forgotten), None)
         chain = blake3(chain + data)
         self.heads[stream] = (event[2], chain)
         self.events += 1
@@ -388,6 +398,10 @@ class History:
         if root not in self.recut:
             need(root_of(b"".join(parts)) == root, f"payload {root.hex()} would be cut otherwise")
             self.recut.add(root)
+
+    def complete(self):
+        for (stream, sequence), root in self.missing.items():
+            need(False, f"piece {root.hex()} has not come before event {sequence} of {stream}, and is not forgotten")
 
     def report(self):
         print("events", self.events)
@@ -524,7 +538,7 @@ def read_log(folder, history):
         if record[0] == 1:
             history.event(record[1:])
         else:
-            history.piece(record[1:33], record[33:])
+            history.piece(record[1:33], record[33:], once=False)
 
 
 def oldest_of(segment):
@@ -626,6 +640,7 @@ def main(arguments):
             read_log(paths[0], history)
         else:
             read_portable(paths[0].read_bytes(), history)
+        history.complete()
     except (Wrong, OSError, UnicodeDecodeError) as error:
         print(f"error: {error}")
         return 1

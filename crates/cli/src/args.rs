@@ -32,12 +32,14 @@ pub mod resolve;
 pub mod show;
 pub mod signal;
 pub mod snapshot;
+pub mod start;
 pub mod step;
 pub mod tail;
 #[cfg(feature = "top")]
 pub mod top;
 pub mod verify;
 pub mod why;
+pub mod worker;
 
 /// Headings in bold instead of underlined: a terminal is no typewriter.
 const STYLES: Styles = Styles::styled()
@@ -107,6 +109,8 @@ pub enum Command {
     Step(step::StepArgs),
     End(step::End),
     Exec(exec::Exec),
+    Start(start::StartArgs),
+    Worker(worker::WorkerArgs),
     Diff(diff::Diff),
     Fork(fork::Fork),
     Recover(recover::Recover),

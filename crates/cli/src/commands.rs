@@ -26,12 +26,14 @@ mod resolve;
 mod show;
 mod signal;
 mod snapshot;
+mod start;
 pub mod step;
 mod tail;
 #[cfg(feature = "top")]
 mod top;
 mod verify;
 mod why;
+mod worker;
 
 /// Does what was asked.
 ///
@@ -68,5 +70,7 @@ pub fn run(cli: Cli, out: &mut Out) -> Result<Exit> {
         Command::Step(args) => step::run(&args, global, out),
         Command::End(args) => end::run(&args, global, out),
         Command::Exec(args) => exec::run(&args, global, out),
+        Command::Start(args) => start::run(&args, global, out),
+        Command::Worker(args) => worker::run(&args, global, out),
     }
 }

@@ -8,7 +8,7 @@
 //! | 3 | a person is needed |
 //! | 4 | something on disk is damaged |
 //! | 130 | stopped by Ctrl-C or another signal before it was done |
-//! | any | of `step` and `exec`: that of the command; 124 to 127 as `timeout` and `env` have them |
+//! | any | of `step` and `exec`: that of the command; 75 and 124 to 127 as docs/cli.md says |
 //!
 //! Invariant: which error has which code is decided here and nowhere else. An error is `error: what
 //! happened, where` and `hint: what to do next`, never a stack trace.

@@ -8,6 +8,7 @@ mod exit;
 mod find;
 mod interrupt;
 mod left_behind;
+mod line;
 mod open;
 mod output;
 mod place;

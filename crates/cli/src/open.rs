@@ -61,6 +61,18 @@ impl Opened {
         }
     }
 
+    /// Fails if nothing can be written to a database: of a folder its lock says so.
+    ///
+    /// # Errors
+    /// That, with what to do; or it cannot be asked.
+    pub async fn check_writable(&self) -> Result<()> {
+        match self {
+            Opened::Folder(_) => Ok(()),
+            #[cfg(feature = "postgres")]
+            Opened::Database(database) => Ok(database.check_writable().await?),
+        }
+    }
+
     /// Lets go of it.
     ///
     /// # Errors
@@ -130,6 +142,21 @@ pub fn writer_or_new(store: &Path) -> Result<Opened> {
             let opened = LocalStore::open(dir).map_err(|e| not_opened(dir, e))?;
             Ok(Opened::Folder(opened))
         }
+        Place::Database(address) => database(address, true),
+    }
+}
+
+/// Opens the store in a database for a process that stays: with more patience than a command has. It is
+/// made if there is none.
+///
+/// # Errors
+/// It cannot be opened; or it is in a folder.
+pub fn for_worker(store: &Path) -> Result<Opened> {
+    match Place::of(store) {
+        Place::Folder(_) => Err(Error::usage("a worker needs a store in a database")),
+        #[cfg(feature = "postgres")]
+        Place::Database(address) => database::open_to_stay(address).map(Opened::Database),
+        #[cfg(not(feature = "postgres"))]
         Place::Database(address) => database(address, true),
     }
 }

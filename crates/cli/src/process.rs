@@ -184,7 +184,9 @@ pub async fn run(
         command.stdin(Stdio::null());
     }
     dies_with_us(&mut command, task.lock);
-    let mut child = tokio::process::Command::from(command).spawn()?;
+    let mut command = tokio::process::Command::from(command);
+    // Who does not wait for it any more does not want it.
+    let mut child = command.kill_on_drop(true).spawn()?;
     let pid = child.id().unwrap_or_default();
     let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
     let mut kept = Kept::default();
@@ -242,7 +244,7 @@ pub async fn run(
 }
 
 /// The next piece of an output; when it has ended it is gone, and nothing comes any more.
-async fn read<R: AsyncRead + Unpin>(from: &mut Option<R>, buffer: &mut [u8]) -> usize {
+pub async fn read<R: AsyncRead + Unpin>(from: &mut Option<R>, buffer: &mut [u8]) -> usize {
     let Some(reader) = from else {
         return std::future::pending().await;
     };

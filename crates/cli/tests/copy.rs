@@ -6,6 +6,7 @@ mod common;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use common::owner::Owner;
 use common::places::Place;
@@ -77,9 +78,17 @@ fn from_everywhere_to_everywhere() {
             let owner = Owner::start(to.path(), &["approval", "signal"]);
             let args = ["signal", "signal", "go", "--wait", "20"];
             dalsegno(to.path(), args).ok();
+            let shown = || {
+                dalsegno(to.path(), ["show", "approval", "--json"])
+                    .ok()
+                    .json()
+            };
+            let until = Instant::now() + Duration::from_secs(20);
+            while shown()["status"] != "completed" && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(20));
+            }
             owner.close();
-            let shown = dalsegno(to.path(), ["show", "approval", "--json"]).ok();
-            assert_eq!(shown.json()["result"], "approved: true");
+            assert_eq!(shown()["result"], "approved: true");
             dalsegno(to.path(), ["verify"]).ok();
             // It is another store by now.
             let other = copy(from.path(), to.path(), &[]).ends(1);
@@ -135,7 +144,7 @@ fn who_is_killed_in_the_middle_goes_on() {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(wait_ms));
+            std::thread::sleep(Duration::from_millis(wait_ms));
             killed += usize::from(child.try_wait().unwrap().is_none());
             child.kill().unwrap();
             child.wait().unwrap();

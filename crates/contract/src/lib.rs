@@ -34,6 +34,7 @@ macro_rules! listed {
 pub mod atomicity;
 pub mod changes;
 pub mod foreign;
+pub mod forgetting;
 pub mod leases;
 pub mod letters;
 pub mod lists;
@@ -51,6 +52,7 @@ macro_rules! contract_tests {
         $crate::atomicity_contract! { $make }
         $crate::changes_contract! { $make }
         $crate::foreign_contract! { $make }
+        $crate::forgetting_contract! { $make }
         $crate::leases_contract! { $make }
         $crate::letters_contract! { $make }
         $crate::lists_contract! { $make }

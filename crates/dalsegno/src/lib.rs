@@ -104,7 +104,7 @@ pub use resource::{IfChanged, NotedResource, Resource, ResourceKind};
 pub use rules::Rule;
 pub use run::{Begun, Done, Doubt, Run, Step, Stopped, Ticket};
 pub use runtime::{BoxFuture, Runtime, Tokio};
-pub use start::Start;
+pub use start::{Start, create_in};
 pub use step::{STEP_NAME_LIMIT_BYTES, StepId, StepKind};
 pub use timeline::{Life, TimedStep, Timeline, timeline};
 pub use why::{

@@ -337,6 +337,17 @@ impl RunState {
         self.applied
     }
 
+    /// The run was read again. `false` if more is known by now.
+    pub fn relearn(&mut self, journal: Journal) -> bool {
+        if journal.last < self.applied {
+            return false;
+        }
+        self.applied = journal.last;
+        self.ahead = self.ahead.split_off(&(self.applied + 1));
+        self.journal = journal;
+        true
+    }
+
     /// Events of ours are in the stream, the last of them at `head`.
     fn took(&mut self, head: u64, count: u64) {
         if head - count == self.applied {

@@ -13,7 +13,8 @@
 //! an outcome unless that is said: it is tried again when the script is run again.
 //!
 //! Where processes share the store, the lease has to be kept while the effect is under way
-//! ([`Permit::keep`]), by the handle that took it.
+//! ([`Permit::keep`]), by the handle that took it. A script that a worker has started asks that
+//! worker, which holds the run all the time ([`ScriptRun`], see `script/held.rs`).
 //!
 //! Invariant: a [`Permit`] writes under the lease that it was given with. If somebody else has taken
 //! the run meanwhile, it can record nothing.
@@ -37,8 +38,11 @@ use crate::runtime::{Runtime, Tokio};
 use crate::step::{Occurrences, StepId, StepKind, check_name};
 use crate::syncer::Syncer;
 
+mod held;
 mod permit;
 
+pub(crate) use held::Script;
+pub use held::{Busy, ScriptRun};
 pub use permit::Permit;
 use permit::{A_PERSON, NEXT_STEP, let_go};
 
@@ -89,6 +93,8 @@ pub enum Asked {
     NeedsPerson(Attention),
     /// The run has ended, or has been told to end.
     Ended(Status),
+    /// Nothing: who holds the run is about to let go of it, and another process goes on.
+    Stopping,
 }
 
 /// What a step came to.
@@ -133,7 +139,7 @@ pub async fn look(store: &dyn Store, ask: &Ask<'_>) -> Result<Option<Asked>, Err
         return Ok(None);
     }
     let journal = load(store, &id, ask.agent).await?;
-    recorded(store, &id, &journal, &step).await
+    recorded(store, &id, journal.steps.get(&step.id), &step).await
 }
 
 /// Begins a step of a script. When this returns, all that has to be is durable.
@@ -150,7 +156,8 @@ pub async fn ask(store: &Arc<dyn Store>, ask: &Ask<'_>) -> Result<Asked, Error> 
         store.append(vec![append]).await?;
     }
     let journal = load(&**store, &id, ask.agent).await?;
-    if let Some(known) = recorded(&**store, &id, &journal, &step).await? {
+    let found = journal.steps.get(&step.id);
+    if let Some(known) = recorded(&**store, &id, found, &step).await? {
         if journal.status == Status::Checkpointed && journal.is_answered() {
             go_on(store, &id, ask.worker, &journal).await?;
         }
@@ -251,17 +258,22 @@ pub async fn hand_to_person(
         token,
         input: record.input.as_ref().map(run::shown).unwrap_or_default(),
         begun_us: record.begun_us,
+        held: None,
     };
     permit.escalate(store, run::PROCESS_ENDED).await.map(Some)
 }
 
 fn identify(ask: &Ask<'_>) -> Result<(StreamId, Step), Error> {
     let id = StreamId::run(ask.run)?;
-    check_name(ask.name).map_err(Error::StepName)?;
-    let step = Occurrences::default().take("", ask.name);
-    let mut step = Step::new(step, StepKind::Tool, ask.effect);
-    step.input = Some(ask.input.clone());
-    Ok((id, step))
+    Ok((id, step(ask.name, ask.effect, ask.input.clone())?))
+}
+
+fn step(name: &str, effect: Effect, input: NewPayload) -> Result<Step, Error> {
+    check_name(name).map_err(Error::StepName)?;
+    let step = Occurrences::default().take("", name);
+    let mut step = Step::new(step, StepKind::Tool, effect);
+    step.input = Some(input);
+    Ok(step)
 }
 
 async fn load(store: &dyn Store, id: &StreamId, agent: &str) -> Result<Journal, Error> {
@@ -279,10 +291,10 @@ async fn load(store: &dyn Store, id: &StreamId, agent: &str) -> Result<Journal, 
 async fn recorded(
     store: &dyn Store,
     id: &StreamId,
-    journal: &Journal,
+    found: Option<&StepRecord>,
     step: &Step,
 ) -> Result<Option<Asked>, Error> {
-    let Some(found) = journal.steps.get(&step.id) else {
+    let Some(found) = found else {
         return Ok(None);
     };
     if run::compare(found, step).is_some() {
@@ -410,6 +422,7 @@ async fn begin(
         token,
         input,
         begun_us,
+        held: None,
     };
     match begun {
         Ok(Begun::Execute(mut ticket)) => {

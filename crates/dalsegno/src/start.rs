@@ -1,8 +1,14 @@
-//! What can be said about a run when it is started, beside its agent, name and input.
+//! How a run is created, and what can be said about it beside its agent, name and input.
+//!
+//! Invariant: a name stands for one run. Who creates the same again finds it, and who means something
+//! else by it is told so.
 
-use dalsegno_store::{Fields, field};
+use dalsegno_store::{Append, Fields, Kind, NewEvent, NewPayload, Store, StreamId, field};
+use serde::Serialize;
 
 use crate::budget::Budget;
+use crate::ctx::encode;
+use crate::error::Error;
 use crate::record::created;
 
 /// How a run is started.
@@ -88,4 +94,80 @@ impl Start {
     pub(crate) fn of_child(queue: &str, priority: u32) -> Start {
         Start::new().queue(queue).priority(priority)
     }
+}
+
+/// Creates a run in a store whose agents this process does not execute: a worker that has its agent
+/// takes it up, or the next program that opens the store with it. Whether it is new; the same again
+/// is one run. Durable when this returns.
+///
+/// A run of a loop that is created so is read from its beginning when it is taken up, not from its
+/// last turn: nobody here knows that its agent is one.
+///
+/// # Errors
+/// The name cannot be one, or is taken by a run with another agent or input; or the store.
+pub async fn create_in<I: Serialize + ?Sized>(
+    store: &dyn Store,
+    agent: &str,
+    run: &str,
+    input: &I,
+    start: &Start,
+) -> Result<bool, Error> {
+    let id = StreamId::run(run)?;
+    let input = encode(input)?;
+    create(store, &id, (agent, false), input, start).await
+}
+
+/// The one way to create a run that somebody starts. `agent` is its name, and whether it is a loop.
+pub(crate) async fn create(
+    store: &dyn Store,
+    id: &StreamId,
+    (agent, is_loop): (&str, bool),
+    input: NewPayload,
+    start: &Start,
+) -> Result<bool, Error> {
+    let mut fields = Fields::new().with(created::AGENT, agent);
+    if is_loop {
+        fields = fields.with(created::LOOP, 1);
+    }
+    let event = NewEvent::new(Kind::RunCreated).with_fields(start.add_to(fields));
+    let append = Append::to(id.clone(), vec![event.with_input(input.clone())]).expecting(0);
+    match store.append(vec![append]).await {
+        Ok(appended) => {
+            // Who is told that a run was started can rely on it.
+            store.durable(appended.position).await?;
+            Ok(true)
+        }
+        Err(e) => match store.head(id).await? {
+            None => Err(e.into()),
+            Some(_) => {
+                check_same(store, id, agent, &input).await?;
+                // Who has started it may still be waiting for the disk.
+                let position = store.position().await?;
+                store.durable(position).await?;
+                Ok(false)
+            }
+        },
+    }
+}
+
+/// Whether a run that exists is the one that was meant.
+async fn check_same(
+    store: &dyn Store,
+    id: &StreamId,
+    agent: &str,
+    input: &NewPayload,
+) -> Result<(), Error> {
+    let first = store.events(id, 1, 1).await?;
+    let Some(created) = first.first() else {
+        return Ok(());
+    };
+    let run = id.name().to_owned();
+    if created.fields.text(created::AGENT) != Some(agent) {
+        return Err(Error::AlreadyStarted { run, what: "agent" });
+    }
+    let same = created.input.as_ref();
+    if !same.is_some_and(|then| crate::run::same_payload(then, input)) {
+        return Err(Error::AlreadyStarted { run, what: "input" });
+    }
+    Ok(())
 }

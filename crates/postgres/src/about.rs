@@ -19,6 +19,14 @@ const LETTERS: &str =
 const BYTES: &str = "SELECT COALESCE(sum(pg_total_relation_size(c.oid)), 0)::bigint
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
      WHERE n.nspname = $1 AND c.relkind = 'r'";
+/// What a worker has to write, and this user may not; and whether nobody may.
+const MAY_NOT: &str = "SELECT current_setting('transaction_read_only') = 'on',
+         (SELECT string_agg(need.what || ' on ' || need.name, ', ')
+          FROM (SELECT w.what, t.name FROM unnest(ARRAY['INSERT', 'UPDATE', 'DELETE']) AS w (what)
+                CROSS JOIN unnest(ARRAY['stream', 'run', 'timer', 'claimable', 'letter']) AS t (name)
+                UNION ALL SELECT 'INSERT', 'event' UNION ALL SELECT 'INSERT', 'piece') need
+          WHERE NOT has_table_privilege(need.name, need.what)),
+         current_user::text";
 /// A row that is written as it is, so that a commit is waited for.
 const TOUCH: &str = "UPDATE meta SET version = version WHERE one = 1";
 /// Commits that are measured; their median counts.
@@ -94,6 +102,29 @@ impl Inner {
             bad_letters: count(letters.get(1)),
             bytes: count(bytes.get(0)),
         })
+    }
+
+    /// As [`crate::PostgresStore::check_writable`].
+    pub async fn check_writable(&self) -> Result<(), StoreError> {
+        let rows = self.rows(MAY_NOT, &[]).await?;
+        let Some(row) = rows.first() else {
+            return Ok(());
+        };
+        let (read_only, missing): (bool, Option<String>) = (row.get(0), row.get(1));
+        let (place, user): (_, String) = (&self.pool.address.place, row.get(2));
+        if read_only {
+            return Err(StoreError::Backend(format!(
+                "the store at {place} can only be read: connect to the primary, not to a copy that is \
+                 for reading"
+            )));
+        }
+        match missing {
+            Some(missing) => Err(StoreError::Backend(format!(
+                "user {user} cannot write to the store at {place} ({missing}): give the user the \
+                 rights on all tables of its schema"
+            ))),
+            None => Ok(()),
+        }
     }
 
     async fn commit_time(&self) -> Result<Option<(Duration, Duration)>, StoreError> {

@@ -116,6 +116,11 @@ impl Inner {
         let params: [&(dyn ToSql + Sync); 6] =
             [&letter.sender, &number, &kind, &name, &LETTER_FORM, &bytes];
         conn.say("BEGIN").await?;
+        if !keep {
+            // Whoever sent it in a transaction has locked the stream, and may not have come to the
+            // letter yet.
+            conn.query(LOCK, &[&vec![kind], &vec![name]]).await?;
+        }
         let is_there = conn.execute(SEND_AGAIN, &params).await? == 0
             || is_taken_up(conn, letter, to, since_us).await?
             || is_taken_up(conn, letter, &StreamId::store(), since_us).await?;

@@ -35,26 +35,56 @@ impl From<tokio_postgres::Error> for Trouble {
             )));
         };
         let code = db.code();
-        // Class 08: connection; 57P0x: shutting down, crashed, starting up.
-        let gone = [
-            SqlState::ADMIN_SHUTDOWN,
-            SqlState::CRASH_SHUTDOWN,
-            SqlState::CANNOT_CONNECT_NOW,
-            SqlState::TOO_MANY_CONNECTIONS,
-            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-        ];
-        if code.code().starts_with("08") || gone.contains(code) {
+        if is_gone(code) {
             return Trouble::Gone(db.message().to_owned());
         }
-        if [
-            SqlState::T_R_SERIALIZATION_FAILURE,
-            SqlState::T_R_DEADLOCK_DETECTED,
-        ]
-        .contains(code)
-        {
+        if is_worth_another_try(code) {
             return Trouble::Again;
         }
         Trouble::Store(refused(db))
+    }
+}
+
+/// Whether a server says with this that it lets go of the connection, or took none.
+fn is_gone(code: &SqlState) -> bool {
+    // Class 08: connection; 57P: shutting down, crashed, starting up, idle for too long.
+    let classes = ["08", "57P"];
+    classes.iter().any(|class| code.code().starts_with(class))
+        || [
+            SqlState::TOO_MANY_CONNECTIONS,
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        ]
+        .contains(code)
+}
+
+/// Whether all was undone only because of others, or because it took longer than somebody allows.
+fn is_worth_another_try(code: &SqlState) -> bool {
+    [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::QUERY_CANCELED,
+        SqlState::LOCK_NOT_AVAILABLE,
+    ]
+    .contains(code)
+}
+
+/// What to do about what the database said no to.
+fn advice(code: &SqlState) -> &'static str {
+    let no_statement = [
+        SqlState::INVALID_SQL_STATEMENT_NAME,
+        SqlState::DUPLICATE_PSTATEMENT,
+    ];
+    if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        "give the user the right to create a schema, or to use all of this one"
+    } else if code.code().starts_with("53") {
+        "make room for the database, then go on"
+    } else if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+        "connect to the primary, not to a copy that is for reading"
+    } else if no_statement.contains(code) {
+        "a pooler in between gives each transaction another connection: connect to the server \
+         itself, or set the pooler to whole sessions"
+    } else {
+        "see the server's log"
     }
 }
 
@@ -62,15 +92,7 @@ impl From<tokio_postgres::Error> for Trouble {
 fn refused(db: &tokio_postgres::error::DbError) -> StoreError {
     let code = db.code();
     let message = db.message();
-    let advice = if *code == SqlState::INSUFFICIENT_PRIVILEGE {
-        "give the user the right to create a schema, or to use all of this one"
-    } else if code.code().starts_with("53") {
-        "make room for the database, then go on"
-    } else if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
-        "connect to the primary, not to a copy that is for reading"
-    } else {
-        "see the server's log"
-    };
+    let advice = advice(code);
     StoreError::Backend(format!(
         "PostgreSQL refused ({}): {message}: {advice}",
         code.code()
@@ -130,4 +152,30 @@ pub(crate) fn no_connection(error: &tokio_postgres::Error, place: &str) -> Store
     StoreError::Backend(format!(
         "PostgreSQL at {place} refused the connection: {message}: {advice}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_understood() {
+        let gone = [
+            "57P01", "57P02", "57P03", "57P05", "08006", "53300", "25P03",
+        ];
+        for code in gone.map(SqlState::from_code) {
+            assert!(is_gone(&code), "{code:?}");
+        }
+        // 57014 is a statement that took longer than is allowed, 55P03 a lock that did.
+        let again = ["40001", "40P01", "57014", "55P03"];
+        for code in again.map(SqlState::from_code) {
+            assert!(is_worth_another_try(&code) && !is_gone(&code), "{code:?}");
+        }
+        for code in ["23505", "53100", "25006"].map(SqlState::from_code) {
+            assert!(!is_worth_another_try(&code) && !is_gone(&code), "{code:?}");
+        }
+        for code in ["26000", "42P05"].map(SqlState::from_code) {
+            assert!(advice(&code).contains("pooler"), "{code:?}");
+        }
+    }
 }

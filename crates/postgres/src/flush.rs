@@ -2,7 +2,7 @@
 //!
 //! It sends when somebody waits for it to be durable, when much is queued, or after a few
 //! milliseconds; while one statement commits, the next one gathers. Who waits while nobody sends does
-//! the flusher's work at once: each change of threads is a good part of what a commit takes.
+//! the flusher's work at once (`here.rs`): each change of threads is a good part of what a commit takes.
 //!
 //! Invariants: nothing counts as durable before its statement is committed. A stream that the
 //! statement did not find where it was thought to be was either written by the same statement before,
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use dalsegno_store::{Position, StoreError};
 
 use crate::error::Trouble;
+use crate::here::SENDS_HERE;
 use crate::inner::Inner;
 use crate::memory::Batch;
 use crate::pool::Conn;
@@ -38,7 +39,7 @@ pub(crate) async fn flush(inner: Arc<Inner>) {
         };
         match asked {
             (false, _) => {
-                queued.await;
+                inner.wait_for_work(queued).await;
                 continue;
             }
             (true, true) => {}
@@ -49,7 +50,11 @@ pub(crate) async fn flush(inner: Arc<Inner>) {
                 }
             }
         }
-        let mut line = inner.line.lock().await;
+        let line = inner.line();
+        let Ok(mut line) = tokio::time::timeout(SENDS_HERE, line.lock()).await else {
+            inner.take_from_waiter();
+            continue;
+        };
         let orphans = std::mem::take(&mut inner.memory().orphans);
         let any = !orphans.is_empty();
         for batch in orphans {
@@ -83,74 +88,7 @@ async fn waits_in_vain(inner: &Inner) -> bool {
     }
 }
 
-/// What is being sent by who waits for it. If that one goes away, the flusher sends it again: what
-/// has been written already is known by its hash.
-struct Sending<'a> {
-    inner: &'a Inner,
-    batch: Option<Batch>,
-}
-
-impl Drop for Sending<'_> {
-    fn drop(&mut self) {
-        if let Some(batch) = self.batch.take() {
-            let mut memory = self.inner.memory();
-            memory.orphans.push(batch);
-            drop(memory);
-            self.inner.work.notify_one();
-        }
-    }
-}
-
 impl Inner {
-    /// Sends what is queued from here, if nobody sends and there is a connection. Then the answer
-    /// comes straight to who waits, without the flusher's thread in between.
-    async fn send_from_here(&self, position: Position) {
-        let Ok(line) = self.line.try_lock() else {
-            return;
-        };
-        let Some(conn) = line.as_ref().filter(|conn| !conn.client.is_closed()) else {
-            return;
-        };
-        let batch = {
-            let mut memory = self.memory();
-            // What has failed before is for the flusher, which has patience.
-            let cannot = memory.closed || memory.refused.is_some() || !memory.orphans.is_empty();
-            if cannot || !matches!(memory.is_durable(position), Ok(false)) {
-                return;
-            }
-            memory.take_batch()
-        };
-        if batch.saves.is_empty() {
-            return;
-        }
-        let mut sending = Sending {
-            inner: self,
-            batch: Some(batch),
-        };
-        let Some(batch) = &mut sending.batch else {
-            return;
-        };
-        let writing = Writing::new(&batch.saves, &batch.pieces, self.options.now_us());
-        let Some(statement) = conn.known(writing.sql()) else {
-            return;
-        };
-        let answer = conn.client.query(statement, &writing.params()).await;
-        drop(writing);
-        let Ok(rows) = answer else {
-            return;
-        };
-        self.written(batch, &numbers(&rows));
-        if batch.saves.is_empty() {
-            sending.batch = None;
-        }
-        drop(sending);
-        drop(line);
-        self.moved.notify_waiters();
-        if self.memory().is_urgent(self.options.queue_bytes / 2) {
-            self.work.notify_one();
-        }
-    }
-
     /// Sends a batch, again and again until the database has answered for each of its streams.
     async fn send_batch(&self, mut batch: Batch, mut in_doubt: bool, conn: &mut Option<Conn>) {
         let mut backoff = self.backoff();
@@ -158,7 +96,10 @@ impl Inner {
         while !batch.saves.is_empty() {
             match self.try_send(&mut batch, conn, in_doubt).await {
                 Ok(()) => self.memory().refused = None,
-                Err(Trouble::Again) => in_doubt = true,
+                Err(Trouble::Again) => {
+                    in_doubt = true;
+                    backoff.wait_for_ever().await;
+                }
                 Err(Trouble::Gone(_)) => {
                     *conn = None;
                     in_doubt = true;
@@ -216,7 +157,7 @@ impl Inner {
     }
 
     /// A statement has written these streams of a batch: they leave it.
-    fn written(&self, batch: &mut Batch, moved: &HashSet<i64>) {
+    pub fn written(&self, batch: &mut Batch, moved: &HashSet<i64>) {
         self.know(batch.pieces.iter().map(|piece| piece.hash));
         let mut memory = self.memory();
         batch.saves.retain(|save| {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dalsegno_store::{Hash, StoreError};
@@ -40,6 +40,9 @@ macro_rules! trying {
 }
 pub(crate) use trying;
 
+/// The connection over which what is queued is sent, by one at a time.
+pub(crate) type Line = tokio::sync::Mutex<Option<Conn>>;
+
 /// An open store.
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -52,8 +55,7 @@ pub(crate) struct Inner {
     pub moved: Notify,
     /// The position has changed.
     pub changed: Notify,
-    /// The connection over which what is queued is sent, by one at a time.
-    pub line: tokio::sync::Mutex<Option<Conn>>,
+    line: Mutex<Arc<Line>>,
     /// The flusher has something to do.
     pub work: Notify,
     /// The notifier has something to say.
@@ -63,7 +65,9 @@ pub(crate) struct Inner {
     /// Whether notifications are heard.
     pub listens: AtomicBool,
     letters: AtomicU64,
-    known: Mutex<HashMap<Hash, Instant>>,
+    /// When each was stored, by the clock that never goes back and by the one that does not stop
+    /// while the machine sleeps.
+    known: Mutex<HashMap<Hash, (Instant, u64)>>,
 }
 
 impl Inner {
@@ -75,7 +79,7 @@ impl Inner {
             memory: Mutex::default(),
             moved: Notify::new(),
             changed: Notify::new(),
-            line: tokio::sync::Mutex::default(),
+            line: Mutex::default(),
             work: Notify::new(),
             news: Notify::new(),
             waiting: AtomicUsize::new(0),
@@ -88,6 +92,17 @@ impl Inner {
     /// What is kept in memory. Nobody waits for anything while it is locked.
     pub fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection over which what is queued is sent now.
+    pub fn line(&self) -> Arc<Line> {
+        let line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&line)
+    }
+
+    /// From now on another one is used.
+    pub fn change_line(&self) {
+        *self.line.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
     }
 
     /// The number of this handle's next letter.
@@ -159,7 +174,11 @@ impl Inner {
         let why = match trouble {
             Trouble::Store(error) => return Err(error),
             _ if backoff.wait().await => return Ok(()),
-            Trouble::Again => "others write to the same streams all the time: try again".to_owned(),
+            Trouble::Again => {
+                "others write to the same streams all the time, or the server allows \
+                               less time than it needs: try again"
+                    .to_owned()
+            }
             Trouble::Gone(why) => format!(
                 "PostgreSQL at {} cannot be reached ({why}): start it, or check the network",
                 self.pool.address.place
@@ -179,7 +198,12 @@ impl Inner {
     /// Whether a piece is stored, and everything below it, and will be for a while.
     pub fn is_known(&self, hash: &Hash) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(hash).is_some_and(|at| at.elapsed() < KNOWN_FOR)
+        let Some((at, at_us)) = known.get(hash) else {
+            return false;
+        };
+        let since_us = self.options.now_us().checked_sub(*at_us);
+        let is_recent = |us: u64| Duration::from_micros(us) < KNOWN_FOR;
+        at.elapsed() < KNOWN_FOR && since_us.is_some_and(is_recent)
     }
 
     /// Pieces were stored.
@@ -188,8 +212,16 @@ impl Inner {
         if known.len() > KNOWN_PIECES {
             known.clear();
         }
-        let now = Instant::now();
+        let now = (Instant::now(), self.options.now_us());
         known.extend(pieces.map(|hash| (hash, now)));
+    }
+
+    /// Pieces are gone.
+    pub fn know_no_more(&self, pieces: &[Hash]) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for hash in pieces {
+            known.remove(hash);
+        }
     }
 }
 

@@ -189,6 +189,7 @@ impl Inner {
                 return Err(e.into());
             }
             let now_us = tx.now_us;
+            let machine_us = self.options.now_us();
             if let Some(locked) = tx.streams.get_mut(run) {
                 let next_timer = locked.draft.timers.values().min();
                 let ready_us = match locked.draft.status {
@@ -196,7 +197,11 @@ impl Inner {
                     _ if locked.draft.attention.is_some() && !news => NEVER_US,
                     // It waits for something that has not come, or for its next timer.
                     Some(Status::Checkpointed) if !at_once && !news => {
-                        next_timer.map_or(NEVER_US, |due| db_us(*due))
+                        // So long from now, by whatever clock: whoever takes it before its timer is
+                        // due there would only give it back, again and again.
+                        next_timer.map_or(NEVER_US, |due| {
+                            now_us.saturating_add(db_us(due.saturating_sub(machine_us)))
+                        })
                     }
                     _ => now_us,
                 };

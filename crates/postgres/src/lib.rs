@@ -26,6 +26,8 @@ mod claim;
 mod doubt;
 mod error;
 mod flush;
+mod forgetting;
+mod here;
 mod inner;
 mod leases;
 mod letters;

@@ -12,6 +12,7 @@
 //! for it is never told that it is durable when it is not.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use dalsegno_store::payload::Piece;
 use dalsegno_store::{Position, StoreError, StreamId, StreamState};
@@ -73,6 +74,9 @@ pub(crate) struct Memory {
     pub held: HashMap<StreamId, Held>,
     /// Those of which something is queued.
     pub unsent: HashSet<StreamId>,
+    /// What somebody who waits is sending, and the number of that.
+    here: Option<(u64, Arc<Batch>)>,
+    sent_here: u64,
     /// What somebody has begun to send and not brought to an end.
     pub orphans: Vec<Batch>,
     /// The flusher knows that something is queued, and will look again before long.
@@ -92,7 +96,7 @@ pub(crate) struct Memory {
 }
 
 /// What one statement is to write.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
     pub saves: Vec<StreamSave>,
     pub pieces: Vec<Piece>,
@@ -152,6 +156,24 @@ impl Memory {
         self.unsent = later;
         self.queued_bytes = self.queued_bytes.saturating_sub(batch.bytes);
         batch
+    }
+
+    /// Somebody who waits sends a batch; the number of that.
+    pub fn send_here(&mut self, batch: &Arc<Batch>) -> u64 {
+        self.sent_here += 1;
+        self.here = Some((self.sent_here, Arc::clone(batch)));
+        self.sent_here
+    }
+
+    /// The number of what somebody who waits is sending.
+    pub fn number_here(&self) -> Option<u64> {
+        self.here.as_ref().map(|(number, _)| *number)
+    }
+
+    /// Takes that away, if it is still this.
+    pub fn take_here(&mut self, number: u64) -> Option<Batch> {
+        let here = self.here.take_if(|(at, _)| *at == number);
+        here.map(|(_, batch)| Arc::unwrap_or_clone(batch))
     }
 
     /// Whether there is something that the flusher has to send.

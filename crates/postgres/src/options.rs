@@ -16,6 +16,14 @@ use crate::security::{self, Connector, Security};
 const DEFAULT_SCHEMA: &str = "dalsegno";
 /// The longest name of a schema: a channel is named after it.
 const SCHEMA_LIMIT_BYTES: usize = 50;
+/// So long what was sent may be unconfirmed, and a connection silent before it is asked whether it is
+/// there. A machine that vanishes says nothing, and by itself the system waits a quarter of an hour for
+/// it, or for ever. A server that only takes long answers all the same.
+const UNCONFIRMED: Duration = Duration::from_secs(15);
+const SILENT: Duration = Duration::from_secs(10);
+/// Between two such questions, and how many.
+const ASKED_EVERY: Duration = Duration::from_secs(2);
+const ASKED: u32 = 3;
 /// How to write an address.
 const FORM: &str = "write it as postgres://user:password@host:port/database";
 
@@ -31,6 +39,7 @@ pub struct PostgresOptions {
     pub(crate) notifications: bool,
     pub(crate) existing_only: bool,
     clock: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
+    machine_clock: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
 }
 
 impl fmt::Debug for PostgresOptions {
@@ -61,6 +70,7 @@ impl PostgresOptions {
             notifications: true,
             existing_only: false,
             clock: None,
+            machine_clock: None,
         }
     }
 
@@ -118,6 +128,16 @@ impl PostgresOptions {
         self
     }
 
+    /// The same instead of the machine's only: leases go by the database's. For tests of clocks that
+    /// are wrong.
+    pub fn machine_clock(
+        mut self,
+        clock: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> PostgresOptions {
+        self.machine_clock = Some(Arc::new(clock));
+        self
+    }
+
     /// Opens the store at an address, and makes it if there is none.
     ///
     /// # Errors
@@ -129,7 +149,7 @@ impl PostgresOptions {
 
     /// The time of events.
     pub(crate) fn now_us(&self) -> u64 {
-        match &self.clock {
+        match self.clock.as_ref().or(self.machine_clock.as_ref()) {
             Some(clock) => clock(),
             // A clock before 1970 is no reason to stop.
             None => SystemTime::now()
@@ -160,7 +180,10 @@ pub(crate) struct Address {
 impl Address {
     /// Connects.
     pub async fn connect(&self) -> Result<(Client, Link), tokio_postgres::Error> {
-        self.config.connect(self.connector.clone()).await
+        // Without encryption it is one that is copied.
+        #[allow(clippy::clone_on_copy)]
+        let connector = self.connector.clone();
+        self.config.connect(connector).await
     }
 
     pub fn parse(url: &str) -> Result<Address, StoreError> {
@@ -203,6 +226,7 @@ impl Address {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(10));
         }
+        notice_what_vanishes(&mut config);
         if config.get_application_name().is_none() {
             config.application_name("dalsegno");
         }
@@ -221,6 +245,23 @@ impl Address {
     }
 }
 
+/// What the address does not say about connections whose other end is gone.
+fn notice_what_vanishes(config: &mut Config) {
+    let unsaid = Config::new();
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(UNCONFIRMED);
+    }
+    if config.get_keepalives_idle() == unsaid.get_keepalives_idle() {
+        config.keepalives_idle(SILENT);
+    }
+    if config.get_keepalives_interval().is_none() {
+        config.keepalives_interval(ASKED_EVERY);
+    }
+    if config.get_keepalives_retries().is_none() {
+        config.keepalives_retries(ASKED);
+    }
+}
+
 fn is_schema(name: &str) -> bool {
     let first = name.bytes().next();
     name.len() <= SCHEMA_LIMIT_BYTES
@@ -228,4 +269,28 @@ fn is_schema(name: &str) -> bool {
         && name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_machine_that_vanishes_is_noticed_unless_the_address_says_otherwise() {
+        let config = Address::parse("postgres://u@h/d").unwrap().config;
+        assert_eq!(config.get_tcp_user_timeout(), Some(&UNCONFIRMED));
+        assert_eq!(config.get_keepalives_idle(), SILENT);
+        assert_eq!(config.get_keepalives_interval(), Some(ASKED_EVERY));
+        assert_eq!(config.get_keepalives_retries(), Some(ASKED));
+        let said =
+            "tcp_user_timeout=70&keepalives_idle=80&keepalives_interval=9&keepalives_retries=7";
+        let config = Address::parse(&format!("postgres://u@h/d?{said}"));
+        let config = config.unwrap().config;
+        let seconds = Duration::from_secs;
+        assert_eq!(config.get_tcp_user_timeout(), Some(&seconds(70)));
+        assert_eq!(config.get_keepalives_idle(), seconds(80));
+        assert_eq!(config.get_keepalives_interval(), Some(seconds(9)));
+        assert_eq!(config.get_keepalives_retries(), Some(7));
+    }
 }

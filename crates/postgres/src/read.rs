@@ -135,7 +135,7 @@ impl Inner {
     }
 
     /// All pieces under a root, level by level.
-    async fn pieces_under(
+    pub async fn pieces_under(
         &self,
         root: &Hash,
         bytes: u64,

@@ -3,7 +3,8 @@
 //! 1. In one transaction for some runs at a time, `RunsRetired` names them and their rows go.
 //! 2. Payload pieces that nothing refers to any more are found by reading all events, and go.
 //!
-//! Invariants: nothing that belongs to a stream that has not ended goes. A piece goes only if it was
+//! Invariants: nothing that belongs to a stream that has not ended goes, nor what a letter refers to
+//! that waits to become an event. A piece goes only if it was
 //! not stored again for two hours: whoever refers to a piece has stored it within one (see
 //! `Inner::is_known`), so that no event that is being written loses what it refers to. An
 //! interrupted retention leaves pieces, which the next one finds.
@@ -20,6 +21,7 @@ use tokio_postgres::types::ToSql;
 use crate::error::Trouble;
 use crate::inner::{Inner, trying};
 use crate::save::db_us;
+use crate::tx::EVENT_FORM;
 
 const OLD: &str = "SELECT stream, name FROM (
          (SELECT stream, name, changed_us FROM run
@@ -41,6 +43,10 @@ const REMOVE: [&str; 5] = [
 ];
 const EVENTS: &str = "SELECT stream, sequence, bytes FROM event
      WHERE (stream, sequence) > ($1, $2) ORDER BY stream, sequence LIMIT $3";
+/// Those that are events have payloads elsewhere. Also those that were set aside: somebody may look at
+/// them.
+const LETTERS: &str = "SELECT sender, number, CASE WHEN form = $1 THEN bytes END FROM letter
+     WHERE (sender, number) > ($2, $3) ORDER BY sender, number LIMIT $4";
 const PIECES: &str = "SELECT hash FROM piece
      WHERE hash > $1 AND touched_us < $2 ORDER BY hash LIMIT $3";
 const CHILDREN: &str = "SELECT hash, bytes FROM piece WHERE hash = ANY($1)";
@@ -148,10 +154,23 @@ impl Inner {
         }
     }
 
-    /// The pieces that events refer to, directly or not.
+    /// The pieces that events refer to, directly or not, and events that are still letters. Letters
+    /// come first: one that becomes an event meanwhile is seen in one of the two places.
     async fn live_pieces(&self) -> Result<HashSet<Hash>, StoreError> {
         self.flushed().await?;
         let mut live = HashSet::new();
+        let (mut sender, mut number) = (String::new(), 0_i64);
+        loop {
+            let params: [&(dyn ToSql + Sync); 4] = [&EVENT_FORM, &sender, &number, &ROWS_AT_ONCE];
+            let rows = self.rows(LETTERS, &params).await?;
+            let Some(last) = rows.last() else {
+                break;
+            };
+            (sender, number) = (last.get(0), last.get(1));
+            let events = rows.iter().filter_map(|row| row.get::<_, Option<&[u8]>>(2));
+            let roots = events.flat_map(roots);
+            self.mark(roots.collect(), &mut live).await?;
+        }
         let (mut stream, mut sequence) = (0_i64, 0_i64);
         loop {
             let params: [&(dyn ToSql + Sync); 3] = [&stream, &sequence, &ROWS_AT_ONCE];
@@ -160,16 +179,8 @@ impl Inner {
                 return Ok(live);
             };
             (stream, sequence) = (last.get(0), last.get(1));
-            let mut roots = Vec::new();
-            // What cannot be read refers to nothing that could be kept.
-            for event in rows.iter().filter_map(|row| Event::decode(row.get(2)).ok()) {
-                let stored = event.payloads().filter_map(|payload| match payload.body {
-                    Body::Stored { root, .. } => Some(root),
-                    Body::Inline(_) => None,
-                });
-                roots.extend(stored);
-            }
-            self.mark(roots, &mut live).await?;
+            let roots = rows.iter().flat_map(|row| roots(row.get(2)));
+            self.mark(roots.collect(), &mut live).await?;
         }
     }
 
@@ -189,4 +200,16 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// What the payloads of an event refer to. What cannot be read refers to nothing that could be kept.
+fn roots(event: &[u8]) -> Vec<Hash> {
+    let Ok(event) = Event::decode(event) else {
+        return Vec::new();
+    };
+    let stored = event.payloads().filter_map(|payload| match payload.body {
+        Body::Stored { root, .. } => Some(root),
+        Body::Inline(_) => None,
+    });
+    stored.collect()
 }

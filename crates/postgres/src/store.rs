@@ -119,6 +119,9 @@ impl PostgresStore {
     /// Opens the store at an address such as `postgres://user:password@host:5432/database`, and makes
     /// it if there is none. It is in the schema `dalsegno`, or in that of `?schema=name`.
     ///
+    /// A pooler between it and the server must give it whole sessions. One that gives each transaction
+    /// another connection loses the schema and the prepared statements of a session.
+    ///
     /// # Errors
     /// As [`PostgresOptions::open`].
     pub fn open(url: &str) -> Result<PostgresStore, StoreError> {
@@ -199,6 +202,15 @@ impl PostgresStore {
     /// The database could not be reached.
     pub fn about(&self) -> Answer<'_, AboutDatabase> {
         self.run(|inner| async move { inner.about().await })
+    }
+
+    /// Fails, with what to do, if this user may not write what a worker has to. For who would otherwise
+    /// find out with the first run that it takes.
+    ///
+    /// # Errors
+    /// That, or the database could not be reached.
+    pub fn check_writable(&self) -> Answer<'_, ()> {
+        self.run(|inner| async move { inner.check_writable().await })
     }
 
     /// Waits until notifications of others are heard. Before that, and whenever the connection for
@@ -293,6 +305,11 @@ impl Store for PostgresStore {
 
     fn take_over(&self, pieces: Vec<Piece>, streams: Vec<Foreign>) -> Answer<'_, Position> {
         self.run(|inner| async move { inner.take_over(&pieces, &streams).await })
+    }
+
+    fn erase_forgotten<'a>(&'a self, stream: &'a StreamId, said_at: u64) -> Answer<'a, u64> {
+        let stream = stream.clone();
+        self.run(move |inner| async move { inner.erase_forgotten(&stream, said_at).await })
     }
 
     fn let_go_on<'a>(&'a self, runs: &'a [StreamId]) -> Answer<'a, ()> {

@@ -372,7 +372,8 @@ impl<'a> Tx<'a> {
     ) -> Result<Result<(), Trouble>, Trouble> {
         let writing = Writing::new(saves, &self.pieces, self.judge.now_us);
         let conn = &mut self.lent.conn;
-        let save = match saves.is_empty() {
+        // A letter alone may have payloads, too.
+        let save = match saves.is_empty() && self.pieces.is_empty() {
             true => None,
             false => Some(conn.statement(writing.sql_of_all()).await?),
         };

@@ -5,7 +5,7 @@
 //! | events | those of a stream, without a gap, each with the hash that follows from its bytes |
 //! | the row of a stream | what its events come to |
 //! | rows of lists, of timers, of when runs may go on | what the row of the stream says |
-//! | pieces | what their hashes say; all there that events and other pieces refer to |
+//! | pieces | what their hashes say; all there that events, letters and other pieces refer to |
 //! | letters | readable, but for those that were set aside |
 //!
 //! Invariant: all is read in one transaction that sees one moment, so that workers can go on and
@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use dalsegno_store::{Event, Hash, LetterRef, Problem, StoreError, engine, payload};
+use dalsegno_store::{Body, Event, Hash, LetterRef, Problem, StoreError, engine, payload};
 use tokio_postgres::types::ToSql;
 
 use crate::error::Trouble;
@@ -187,6 +187,16 @@ impl Reading {
         }
     }
 
+    /// What an event refers to must be there.
+    fn check_payloads(&mut self, event: &Event, of: impl Fn() -> String) {
+        for payload in event.payloads() {
+            if let Body::Stored { root, bytes } = &payload.body {
+                let place = || format!("the payload {root} of {}", of());
+                self.check_piece(root, *bytes, place);
+            }
+        }
+    }
+
     async fn read_letters(&mut self) -> Result<(), Trouble> {
         let mut after = (String::new(), 0_i64);
         loop {
@@ -204,7 +214,15 @@ impl Reading {
                 };
                 let wrong = match row.get::<_, i16>(2) {
                     LETTER_FORM => engine::open_letter(row.get(3), &letter).err(),
-                    _ => Event::decode(row.get(3)).err().map(|e| e.to_string()),
+                    _ => match Event::decode(row.get(3)) {
+                        Ok(event) => {
+                            self.check_payloads(&event, || {
+                                format!("letter {}-{}", letter.sender, letter.number)
+                            });
+                            None
+                        }
+                        Err(e) => Some(e.to_string()),
+                    },
                 };
                 if let Some(why) = wrong {
                     let place = format!("letter {}-{}", letter.sender, letter.number);

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use common::*;
 use dalsegno_contract::world::{block_on, event, noted};
 use dalsegno_pgtest::Server;
-use dalsegno_postgres::PostgresStore;
+use dalsegno_postgres::{PostgresOptions, PostgresStore};
 use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::{Append, Claim, Fields, Kind, Lease, Store, StreamId, field};
 
@@ -282,4 +282,29 @@ fn a_run_that_a_person_has_answered_is_claimed_again() {
     let said = Append::to(run, vec![event(Kind::StepResolved)]);
     block_on(store.append(vec![said])).unwrap();
     assert_eq!(names(&store, &claim(1)), ["r"]);
+}
+
+/// A worker that takes a run before its timer is due by the worker's clock can only give it back.
+#[test]
+fn a_worker_whose_clock_is_late_does_not_get_a_run_back_before_its_timer() {
+    let server = Server::shared();
+    let url = server.url();
+    let hour_us = 3600 * SECOND_US;
+    let machine_us = move || {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.unwrap().as_micros() as u64 - hour_us
+    };
+    let late = PostgresOptions::new().machine_clock(machine_us);
+    let late = late.open(&url).unwrap();
+    let order = create(&late, "order");
+    let (_, lease) = claimed(&late, &claim(1)).remove(0);
+    let fields = Fields::new()
+        .with(field::TIMER, "later")
+        .with(field::DUE, machine_us() + 600 * SECOND_US);
+    let timer = event(Kind::TimerSet).with_fields(fields);
+    for event in [timer, event(Kind::RunCheckpointed)] {
+        append_under(&late, &order, lease.token, event).unwrap();
+    }
+    block_on(late.release_lease(&order, lease.token)).unwrap();
+    assert!(names(&late, &claim(1)).is_empty());
 }

@@ -25,6 +25,8 @@ enum Loss {
     OfTheRequest,
     /// It is done, and nobody hears of it.
     OfTheAnswer,
+    /// The client is cut off, and the request arrives when that one has looked for it.
+    Late,
 }
 
 /// What to do with the next request that has the mark.
@@ -101,6 +103,13 @@ fn carry(mut client: TcpStream, mut server: TcpStream, armed: &Mutex<Option<Trap
         match trap.loss {
             Loss::OfTheAnswer => server.write_all(request).unwrap(),
             Loss::OfTheRequest => trap.done.send(()).unwrap(),
+            Loss::Late => {
+                client.shutdown(Shutdown::Both).unwrap();
+                trap.done.send(()).unwrap();
+                trap.cut.recv().unwrap();
+                server.write_all(request).unwrap();
+                return;
+            }
         }
         trap.cut.recv().unwrap();
         break;
@@ -230,6 +239,38 @@ fn an_append_to_a_run_that_another_holds_is_done_once() {
         );
         block_on(holder.release_lease(&order, token)).unwrap();
     }
+}
+
+/// A server may have all of a request, and be so slow that its client has given up and looked for it on
+/// another connection before it begins.
+#[test]
+fn an_append_to_a_run_that_another_holds_is_done_once_also_if_the_server_is_slow() {
+    let server = Server::shared();
+    let url = server.url();
+    let between = Between::new(&server);
+    let through = url.replace(&server.port().to_string(), &between.port.to_string());
+    let (store, holder) = (open(&through), open(&url));
+    let order = create(&store, "order");
+    take(&holder, &order, "holder", 600 * SECOND_US);
+    std::thread::scope(|scope| {
+        let (is_done, go) = between.lose(Loss::Late);
+        let (ends, ended) = channel();
+        let (store, to) = (&store, &order);
+        scope.spawn(move || {
+            let append = Append::to(to.clone(), vec![marked(Kind::SignalReceived)]);
+            block_on(store.append(vec![append])).unwrap();
+            ends.send(()).unwrap();
+        });
+        is_done.recv().unwrap();
+        // It must not come to an end before it is known what became of the first try.
+        let early = ended.recv_timeout(std::time::Duration::from_secs(1));
+        go.send(()).unwrap();
+        is_done.recv().unwrap();
+        early.or_else(|_| ended.recv()).unwrap();
+    });
+    block_on(holder.take_letters()).unwrap();
+    let events = all(&holder, &order);
+    assert_eq!(events.iter().filter(|e| is_marked(e)).count(), 1);
 }
 
 /// Who waits for an append, sends it and goes away leaves it to others.

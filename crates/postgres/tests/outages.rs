@@ -140,3 +140,27 @@ fn appends_in_transactions_happen_once_across_outages() {
     once.dedup();
     assert_eq!(once.len(), done, "and it is there once");
 }
+
+/// A server that allows each statement only so much time undoes what takes longer, as while somebody
+/// else has a row locked. It is asked again.
+#[test]
+fn a_statement_that_was_given_too_little_time_is_asked_again() {
+    let server = Server::shared();
+    let url = server.url();
+    let order = create(&open(&url), "order");
+    let hasty = open(&format!("{url}&options=-c%20statement_timeout%3D200"));
+    std::thread::scope(|scope| {
+        let (server, url) = (&server, &url);
+        scope.spawn(move || {
+            let lock = "BEGIN; SELECT 1 FROM stream WHERE name = 'order' FOR UPDATE; \
+                        SELECT pg_sleep(2); COMMIT";
+            server.sql(url, lock);
+        });
+        let sleeps = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'BEGIN; SELECT 1 FROM \
+                      stream%' AND wait_event = 'PgSleep'";
+        while server.number(url, sleeps) == 0 {}
+        let appended = hasty.append(vec![Append::to(order.clone(), vec![noted(1)])]);
+        block_on(appended).unwrap();
+    });
+    assert_eq!(all(&hasty, &order).len(), 2);
+}

@@ -10,6 +10,7 @@
 //! | letters | [`seal_letter`], [`open_letter`], [`letter_event`], [`letter_refused`] |
 //! | a run as a list shows it | [`run_info`] |
 //! | events of another store | [`place_foreign`], [`imported`] |
+//! | what is meant to be missing | [`forgotten_by`], [`forgotten_in`] |
 //!
 //! Invariant: nothing here touches a disk or a network, and nothing here differs between stores.
 //! Not for users of a store: it changes whenever a store needs it to.
@@ -25,6 +26,7 @@ use crate::name::StreamId;
 use crate::state::{Applied, COUNT_LIMIT, Lease, State, Status, StreamState, field};
 use crate::store::{Claim, Foreign, NewEvent, NewPayload, RunInfo, RunQuery, Store};
 
+pub use crate::forgotten::{FORGOTTEN, forgotten_by, forgotten_in, roots_of};
 pub use crate::judge::{
     Judge, Payloads, Placed, check_sizes, check_streams, draft, is_large, store_payload,
 };
@@ -271,6 +273,11 @@ pub fn imported(foreign: &Foreign) -> NewEvent {
         .with(SEQUENCE, head.sequence)
         .with(HASH, head.hash.as_bytes().to_vec());
     NewEvent::new(Kind::Imported).with_fields(fields)
+}
+
+/// That a store has no way to remove a part of what it has.
+pub(crate) fn cannot_erase() -> StoreError {
+    StoreError::Backend("this kind of store cannot forget: use another".into())
 }
 
 /// That a store has no way to give streams to others or to take them.

@@ -174,19 +174,21 @@ pub fn check_sizes(batch: &[Append], limits: &Limits) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// Whether a payload is too large to be in its event.
+/// Whether a payload is too large to be in its event, or is to be kept apart from it.
 pub fn is_large(payload: &NewPayload) -> bool {
-    payload.bytes.len() > INLINE_LIMIT_BYTES
+    payload.apart || payload.bytes.len() > INLINE_LIMIT_BYTES
 }
 
 /// A payload as its event has it. If it is large, its pieces that are not `known` go to `pieces`,
 /// children first.
 pub fn store_payload(
     payload: &NewPayload,
-    known: impl FnMut(&Hash) -> bool,
+    mut known: impl FnMut(&Hash) -> bool,
     pieces: &mut Vec<Piece>,
 ) -> Payload {
     let body = if is_large(payload) {
+        // Nobody else has a piece of what is apart, so that need not be asked.
+        let known = |hash: &Hash| !payload.apart && known(hash);
         let split = payload::split(&payload.bytes, known);
         pieces.extend(split.pieces);
         Body::Stored {

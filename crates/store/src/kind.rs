@@ -132,6 +132,10 @@ kinds! {
     RetrievalPerformed = 86, "retrieval-performed";
     /// A memory was given something to keep.
     MemoryUpdated = 87, "memory-updated";
+    /// Payloads of earlier events of a memory are forgotten: what they said is gone.
+    MemoryForgotten = 88, "memory-forgotten";
+    /// Something that a memory was given is not so any more.
+    MemoryRetracted = 89, "memory-retracted";
 
     /// The store was opened, and this is what recovery found.
     StoreRecovered = 96, "store-recovered";

@@ -29,6 +29,7 @@ mod error;
 mod event;
 mod fields;
 mod follow;
+mod forgotten;
 mod hash;
 mod index;
 mod judge;

@@ -23,6 +23,8 @@ mod contract;
 mod copy;
 mod disk;
 mod folder;
+mod forgetting;
+mod helpers;
 mod history;
 mod indexes;
 mod keeper;
@@ -96,6 +98,8 @@ pub(crate) struct Inner {
     closing: Mutex<()>,
     /// Held by retention, which is done by one at a time and not during an import.
     retiring: Mutex<()>,
+    /// Held while helpers are written or removed: two may want to do that to the same one.
+    helping: Mutex<()>,
     opened: Opened,
 }
 
@@ -119,6 +123,8 @@ pub(crate) struct Core {
     applied: u64,
     /// The last LSN that is in a snapshot.
     snapshot: u64,
+    /// Pieces in records below this LSN may be on their way out, because they are forgotten.
+    erasing_from: u64,
     /// Bytes appended since the store was opened.
     written: u64,
     closed: bool,

@@ -92,6 +92,26 @@ pub trait Over: Send + Sync + fmt::Debug {
         self.below().let_go_on(runs)
     }
 
+    /// As [`Store::erase_forgotten`].
+    fn erase_forgotten<'a>(&'a self, stream: &'a StreamId, said_at: u64) -> Answer<'a, u64> {
+        self.below().erase_forgotten(stream, said_at)
+    }
+
+    /// As [`Store::keep_helper`].
+    fn keep_helper<'a>(&'a self, name: &'a str, bytes: &'a [u8]) -> Answer<'a, ()> {
+        self.below().keep_helper(name, bytes)
+    }
+
+    /// As [`Store::helper`].
+    fn helper<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        self.below().helper(name)
+    }
+
+    /// As [`Store::drop_helpers`].
+    fn drop_helpers<'a>(&'a self, prefix: &'a str) -> Answer<'a, ()> {
+        self.below().drop_helpers(prefix)
+    }
+
     /// As [`Store::streams`].
     fn streams<'a>(
         &'a self,
@@ -232,6 +252,18 @@ impl<T: Over> Store for T {
     }
     fn let_go_on<'a>(&'a self, runs: &'a [StreamId]) -> Answer<'a, ()> {
         Over::let_go_on(self, runs)
+    }
+    fn erase_forgotten<'a>(&'a self, stream: &'a StreamId, said_at: u64) -> Answer<'a, u64> {
+        Over::erase_forgotten(self, stream, said_at)
+    }
+    fn keep_helper<'a>(&'a self, name: &'a str, bytes: &'a [u8]) -> Answer<'a, ()> {
+        Over::keep_helper(self, name, bytes)
+    }
+    fn helper<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        Over::helper(self, name)
+    }
+    fn drop_helpers<'a>(&'a self, prefix: &'a str) -> Answer<'a, ()> {
+        Over::drop_helpers(self, prefix)
     }
     fn streams<'a>(
         &'a self,

@@ -124,6 +124,9 @@ pub struct NewPayload {
     pub content_type: ContentType,
     /// The bytes.
     pub bytes: Vec<u8>,
+    /// Kept in pieces of its own and never in its event, however short it is: see
+    /// [`NewPayload::apart`].
+    pub apart: bool,
 }
 
 impl NewPayload {
@@ -132,7 +135,18 @@ impl NewPayload {
         NewPayload {
             content_type: content_type.into(),
             bytes: bytes.into(),
+            apart: false,
         }
+    }
+
+    /// Keeps it out of its event, however short it is, so that it can be forgotten
+    /// ([`Store::erase_forgotten`]) while the event and its hash stay.
+    ///
+    /// Equal parts of payloads are stored once, and the hash of a short text can be guessed. So who
+    /// wants to forget puts random bytes into the payload, at most 256 bytes apart.
+    pub fn apart(mut self) -> NewPayload {
+        self.apart = true;
+        self
     }
 
     /// JSON, as text.
@@ -384,6 +398,35 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Lets runs that were taken over be claimed: all of them is here.
     fn let_go_on<'a>(&'a self, runs: &'a [StreamId]) -> Answer<'a, ()> {
         let _ = runs;
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Removes what an event of a memory says is forgotten: the payloads of the events that the
+    /// [`Kind::MemoryForgotten`] at `said_at` names. What another event refers to stays. When it
+    /// answers, they cannot be read any more, and no crash brings them back; asking again does no
+    /// harm. The answer is how many pieces went.
+    fn erase_forgotten<'a>(&'a self, stream: &'a StreamId, said_at: u64) -> Answer<'a, u64> {
+        let _ = (stream, said_at);
+        Box::pin(async { Err(crate::engine::cannot_erase()) })
+    }
+
+    /// Keeps something that follows from the events and that would take long to make again, under
+    /// a name of lower case letters, digits and `-`. It may be gone at any time, or be an older one:
+    /// who reads it checks it. A store that keeps nothing, or is open for reading, does nothing.
+    fn keep_helper<'a>(&'a self, name: &'a str, bytes: &'a [u8]) -> Answer<'a, ()> {
+        let _ = (name, bytes);
+        Box::pin(async { Ok(()) })
+    }
+
+    /// What was kept under a name, if it is there.
+    fn helper<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        let _ = name;
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Removes what was kept under names that begin so; gone for good when it answers.
+    fn drop_helpers<'a>(&'a self, prefix: &'a str) -> Answer<'a, ()> {
+        let _ = prefix;
         Box::pin(async { Ok(()) })
     }
 

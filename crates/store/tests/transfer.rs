@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use dalsegno_store::portable::verify_portable;
 use dalsegno_store::{
     Export, Fields, Kind, LocalStore, NewEvent, RunQuery, Status, Store, StoreError, StreamId,
-    StreamKind,
+    StreamKind, transfer,
 };
 use local::*;
 
@@ -212,4 +212,27 @@ fn what_is_too_large_for_one_append_is_refused_with_the_limit() {
     let c = small().segment_bytes(1 << 20).open(roomy.path()).unwrap();
     c.import(&file, None).unwrap();
     assert_same(&a, &c, &id);
+}
+
+/// What was interrupted while it was read again is read again by the next try, which has nothing to
+/// write.
+#[test]
+fn a_copy_that_was_interrupted_while_it_was_compared_is_compared_again() {
+    let (from, to) = (Folder::new("copy-from"), Folder::new("copy-to"));
+    let (source, target) = (open(&from), open(&to));
+    steps(&source, &run("order"), 20, 100);
+    let copy = |last: u64| {
+        let mut compared = 0;
+        let mut go_on = |at: transfer::Copying| {
+            compared = compared.max(at.verified);
+            compared < last
+        };
+        let copied = now(transfer::copy(&source, &target, false, &mut go_on));
+        (copied.is_ok(), compared)
+    };
+    let (copied, compared) = copy(1);
+    assert!(!copied && compared > 0, "{copied} {compared}");
+    let (copied, again) = copy(u64::MAX);
+    assert!(copied);
+    assert_eq!(again, compared);
 }

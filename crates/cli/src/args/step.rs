@@ -44,8 +44,9 @@ Examples:
   dalsegno end --run nightly
 
 Exit codes: that of the command, 128 + n if signal n ended it; and if the command has none:
-  2 wrong use, 3 a person is needed, 4 the store is damaged, 124 it took longer than --timeout,
-  125 dalsegno failed, 126 the command cannot be run, 127 it was not found.
+  2 wrong use, 3 a person is needed, 4 the store is damaged, 75 the worker that started the script
+  hands its run over, 124 it took longer than --timeout, 125 dalsegno failed, 126 the command cannot
+  be run, 127 it was not found.
 Those of dalsegno come with `error: …` on stderr, or as a document with --json.")]
 pub struct StepArgs {
     /// The run that the step belongs to; made by its first step
@@ -132,7 +133,7 @@ Examples:
   dalsegno end --run nightly --fail 'the report was empty'
 
 Exit codes: 0 ended, also if it had ended before; 1 failed; 3 a step of it is in doubt; 4 the store
-  is damaged")]
+  is damaged; 75 the worker that started the script hands its run over")]
 pub struct End {
     /// The run
     #[arg(

@@ -5,7 +5,7 @@ use dalsegno::script;
 use dalsegno_store::NewPayload;
 use serde::Serialize;
 
-use super::step::{AGENT, Access, worker};
+use super::step::{AGENT, Access, of_worker, worker};
 use crate::args::Global;
 use crate::args::step::End;
 use crate::exit::{Exit, Result};
@@ -26,6 +26,25 @@ struct Document<'a> {
 /// # Errors
 /// There is none, it has ended otherwise, or the store does not work.
 pub fn run(args: &End, global: &Global, out: &mut Out) -> Result<Exit> {
+    let status = match of_worker::socket_of(global, &args.run) {
+        Some(socket) => runtime::block_on(async {
+            let result = args.fail.as_deref().map_or(Ok(args.result.as_deref()), Err);
+            of_worker::end(&socket, &args.run, result).await
+        })?,
+        None => in_store(args, global)?,
+    };
+    if out.is_json() {
+        out.json(&Document {
+            schema: "dalsegno.end/1",
+            run: &args.run,
+            status,
+        })?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Ends a run that no worker has.
+fn in_store(args: &End, global: &Global) -> Result<String> {
     // Says what is wrong if there is no store; nothing is made.
     drop(open::reader(global)?);
     let status = runtime::block_on(async {
@@ -46,12 +65,5 @@ pub fn run(args: &End, global: &Global, out: &mut Out) -> Result<Exit> {
         lock.release();
         ended
     })?;
-    if out.is_json() {
-        out.json(&Document {
-            schema: "dalsegno.end/1",
-            run: &args.run,
-            status: status.to_string(),
-        })?;
-    }
-    Ok(Exit::Done)
+    Ok(status.to_string())
 }

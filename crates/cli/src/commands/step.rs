@@ -7,19 +7,19 @@
 //! open, finish    the outcome is durable; let go of the store
 //! ```
 //!
-//! What is recorded can be had beside whoever has the run or the store: it is read then.
+//! What is recorded can be had beside whoever has the run or the store: it is read then. A script that
+//! a worker has started asks that worker instead of opening the store (`step/of_worker.rs`).
 //!
 //! Invariant: the command runs only when its intent is durable, and what it came to is durable
 //! before we end with its code.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno::script::{self, Ask, Asked, Came, Ended, Permit};
+use dalsegno::script::{self, Ask, Ended};
 use dalsegno::{Effect, Failure};
-use dalsegno_store::{NewPayload, Store};
+use dalsegno_store::NewPayload;
 use serde::Serialize;
 
 use crate::address::Place;
@@ -29,13 +29,17 @@ use crate::exit::{Error, Exit, Result};
 use crate::output::Out;
 use crate::process::{self, Ran, Signals, Task};
 use crate::run_lock::RunLock;
-use crate::{open, runtime};
+use crate::{line, open, runtime};
 
 mod access;
+pub mod of_worker;
 mod result;
+mod turn;
 mod words;
 
 pub use access::Access;
+pub use turn::Asks;
+use turn::{Came, Right, Turn};
 
 /// The agent that runs of scripts are of.
 pub const AGENT: &str = "shell";
@@ -44,6 +48,8 @@ const PROBE_LIMIT: Duration = Duration::from_secs(60);
 /// The first wait before another attempt, and the longest.
 const RETRY_WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
+/// The worker hands the run over: nothing is begun. What `sysexits.h` calls a failure for now.
+const STOPPING: u8 = 75;
 /// Its time was up.
 const TIMED_OUT: u8 = 124;
 /// We failed.
@@ -74,7 +80,7 @@ pub fn run(args: &StepArgs, global: &Global, out: &mut Out) -> Result<Exit> {
     let done = runtime::block_on(async {
         // Names that cannot be one make no store.
         script::check(&ask(args, ""))?;
-        let access = Access::new(global, true, args.wait)?;
+        let access = Access::of_run(global, &args.run, args.wait)?;
         let step = StepRun {
             args,
             global,
@@ -163,7 +169,7 @@ impl StepRun<'_> {
                 if let Some(lock) = lock {
                     lock.release();
                 }
-                return self.known(known).map(Exit::Command);
+                return self.known(known.into()).map(Exit::Command);
             }
         }
         if let Some(e) = not_taken {
@@ -184,29 +190,23 @@ impl StepRun<'_> {
         let mut left = self.args.retry;
         let mut pause = RETRY_WAIT.0;
         loop {
-            let run = &self.args.run;
-            let (asked, listening) = self
-                .access
-                .with_run(run, async |store| {
-                    // Who waits for the store can be told to end; who has recorded an intent has
-                    // to record what became of it.
-                    let listening = taken_over.take().map_or_else(Signals::take_over, Ok);
-                    Ok((script::ask(store, ask).await?, listening))
-                })
-                .await?;
+            // Who waits for the store can be told to end; who has recorded an intent has to record
+            // what became of it.
+            let take_over = || taken_over.take().map_or_else(Signals::take_over, Ok);
+            let (turn, listening) = self.access.ask(ask, take_over).await?;
             let signals = taken_over.insert(listening?);
-            let permit = match asked {
-                Asked::Execute(permit) => permit,
-                Asked::InDoubt(permit, why) => {
-                    match self.settle(permit, &why, lock, signals, true).await? {
+            let right = match turn {
+                Turn::Execute(right) => right,
+                Turn::InDoubt(right, why) => {
+                    match self.settle(right, &why, lock, signals, true).await? {
                         Settled::Happened => return Ok(0),
-                        Settled::NotDone(Some(permit)) => permit,
+                        Settled::NotDone(Some(right)) => right,
                         Settled::NotDone(None) => continue,
                     }
                 }
                 known => return self.known(known),
             };
-            let code = match self.execute(permit, lock, signals).await? {
+            let code = match self.execute(right, lock, signals).await? {
                 Next::Again(code) if left > 0 => code,
                 Next::End(code) | Next::Again(code) => return Ok(code),
             };
@@ -219,23 +219,17 @@ impl StepRun<'_> {
         }
     }
 
-    async fn with_store<T, F>(&self, work: F) -> Result<T>
-    where
-        F: AsyncFnOnce(&Arc<dyn Store>) -> std::result::Result<T, dalsegno::Error>,
-    {
-        self.access.with(false, work).await
-    }
-
     /// Says what there is to say about a step that is not executed.
-    fn known(&mut self, asked: Asked) -> Result<u8> {
+    fn known(&mut self, turn: Turn) -> Result<u8> {
         let run = &self.args.run;
-        match asked {
-            Asked::Recorded(came) => self.print(&came),
-            Asked::Mismatch(then, now) => Err(words::mismatch(run, &self.args.name, &then, &now)),
-            Asked::NeedsPerson(attention) => Err(words::needs_person(run, &attention)),
-            Asked::Ended(status) => Err(words::ended(run, status)),
-            // Both come with a permit, and who has one acts on it.
-            Asked::Execute(_) | Asked::InDoubt(..) => Err(Error::failed("nothing was done")),
+        match turn {
+            Turn::Recorded(came) => self.print(&came),
+            Turn::Mismatch(then, now) => Err(words::mismatch(run, &self.args.name, &then, &now)),
+            Turn::NeedsPerson(asks) => Err(words::needs_person(run, &asks)),
+            Turn::Ended(status) => Err(words::ended(run, &status)),
+            Turn::Stopping => Err(words::stopping(run)),
+            // Both come with a right, and who has one acts on it.
+            Turn::Execute(_) | Turn::InDoubt(..) => Err(Error::failed("nothing was done")),
         }
     }
 
@@ -244,7 +238,7 @@ impl StepRun<'_> {
             return Err(words::failed_for_good(&self.args.run, failure));
         }
         let result = result::Result::read(came.output.as_deref());
-        self.tell(&result, came.step.as_str(), came.attempts, true)?;
+        self.tell(&result, &came.step, came.attempts, true)?;
         if !self.out.is_json() {
             self.out.raw(&result.stdout)?;
             self.out.flush()?;
@@ -277,13 +271,13 @@ impl StepRun<'_> {
     /// Runs the command, and records what it came to.
     async fn execute(
         &mut self,
-        permit: Permit,
+        mut right: Right,
         lock: &RunLock,
         signals: &mut Signals,
     ) -> Result<Next> {
         let task = Task {
             command: &self.args.command,
-            environment: self.environment(&permit),
+            environment: self.environment(&right),
             lock: lock.file(),
             timeout: self.args.timeout,
             reads_stdin: true,
@@ -299,31 +293,35 @@ impl StepRun<'_> {
                 not_written = not_written.take().or(written.err());
             }
         });
-        let ran = match self.access.keeping(&permit, ran).await {
+        let ran = match self.access.keeping(&mut right, ran).await? {
             Ok(ran) => ran,
-            Err(e) => return self.not_started(permit, &e).await,
+            Err(e) => return self.not_started(right, &e).await,
         };
-        let done = self.conclude(permit, ran, lock, signals).await?;
+        let done = self.conclude(right, ran, lock, signals).await?;
         // It is recorded, and that it could not be printed is said all the same.
         not_written.map_or(Ok(done), Err)
     }
 
-    fn environment(&self, permit: &Permit) -> Vec<(&'static str, OsString)> {
-        vec![
-            ("DALSEGNO_IDEMPOTENCY_KEY", permit.key().into()),
+    fn environment(&self, right: &Right) -> Vec<(&'static str, OsString)> {
+        let mut all = vec![
+            ("DALSEGNO_IDEMPOTENCY_KEY", right.key.clone().into()),
             ("DALSEGNO_RUN", self.args.run.clone().into()),
             ("DALSEGNO_STEP", self.args.name.clone().into()),
-            ("DALSEGNO_ATTEMPT", permit.attempt().to_string().into()),
+            ("DALSEGNO_ATTEMPT", right.attempt.to_string().into()),
             ("DALSEGNO_STORE", open::absolute(self.global).into()),
-        ]
+        ];
+        if !self.access.is_worker() {
+            // One that has another run is not to be asked for this one.
+            all.push((line::SOCKET, OsString::new()));
+        }
+        all
     }
 
     /// What could not be started has done nothing.
-    async fn not_started(&mut self, permit: Permit, error: &std::io::Error) -> Result<Next> {
+    async fn not_started(&mut self, right: Right, error: &std::io::Error) -> Result<Next> {
         let (error, code) = words::not_started(&self.args.command[0], error);
         let ended = Ended::FailedForNow(Failure::not_done(&error));
-        self.with_store(async |store| permit.finish(store, ended, None).await)
-            .await?;
+        self.access.finish(right, ended, None).await?;
         Err(Error {
             exit: Exit::Command(code),
             ..error
@@ -332,7 +330,7 @@ impl StepRun<'_> {
 
     async fn conclude(
         &mut self,
-        permit: Permit,
+        right: Right,
         ran: Ran,
         lock: &RunLock,
         signals: &mut Signals,
@@ -346,7 +344,7 @@ impl StepRun<'_> {
             stdout: ran.stdout,
             stderr: ran.stderr,
         };
-        let (step, attempt) = (permit.step().clone(), permit.attempt());
+        let (step, attempt) = (right.step.clone(), right.attempt);
         let why = match (ran.timed_out, self.args.timeout) {
             (true, Some(limit)) => format!("it took longer than {limit:?}"),
             _ => process::words(ran.status),
@@ -362,13 +360,13 @@ impl StepRun<'_> {
             },
             (false, FailedMeans::Final) if said => Ended::Failed(Failure::terminal(why)),
             (false, FailedMeans::NotDone) if said => Ended::FailedForNow(Failure::not_done(why)),
-            _ if permit.effect() != Effect::Once => Ended::FailedForNow(Failure::new(why)),
+            _ if right.effect != Effect::Once => Ended::FailedForNow(Failure::new(why)),
             _ => {
                 if ran.interrupted.is_some() && self.args.probe.is_some() {
                     // Who has interrupted it does not want to wait for a probe; the next call asks.
                     return Err(words::interrupted(&self.args.name, code));
                 }
-                let settled = self.settle(permit, &why, lock, signals, false).await?;
+                let settled = self.settle(right, &why, lock, signals, false).await?;
                 return Ok(match settled {
                     Settled::Happened => Next::End(0),
                     Settled::NotDone(_) => Next::Again(code),
@@ -378,17 +376,10 @@ impl StepRun<'_> {
         let tried_again = matches!(ended, Ended::FailedForNow(_)) && ran.interrupted.is_none();
         let output = ran.too_much.is_none().then(|| result.payload());
         let run = &self.args.run;
-        let too_large = match &ended {
-            Ended::Failed(failure) if output.is_none() => Some(failure.clone()),
-            _ => None,
-        };
-        let refused = self
-            .with_store(async |store| permit.finish(store, ended, output).await)
-            .await?;
-        if let Some(failure) = refused.or(too_large) {
+        if let Some(failure) = self.access.finish(right, ended, output).await? {
             return Err(words::failed_for_good(run, &failure));
         }
-        self.tell(&result, step.as_str(), attempt, false)?;
+        self.tell(&result, &step, attempt, false)?;
         Ok(match tried_again {
             true => Next::Again(code),
             false => Next::End(code),
@@ -398,7 +389,7 @@ impl StepRun<'_> {
     /// Finds out whether a step in doubt happened: by its probe, or by a person.
     async fn settle(
         &mut self,
-        permit: Permit,
+        mut right: Right,
         why: &str,
         lock: &RunLock,
         signals: &mut Signals,
@@ -409,22 +400,20 @@ impl StepRun<'_> {
             let command = ["sh", "-c", probe].map(OsString::from);
             let task = Task {
                 command: &command,
-                environment: self.environment(&permit),
+                environment: self.environment(&right),
                 lock: lock.file(),
                 timeout: Some(self.args.timeout.unwrap_or(PROBE_LIMIT)),
                 reads_stdin: false,
             };
             let asked = process::run(&task, signals, |_, _| {});
-            let asked = self.access.keeping(&permit, asked).await;
+            let asked = self.access.keeping(&mut right, asked).await?;
             match asked {
                 Ok(ran) if ran.status.success() && ran.too_much.is_none() => {
-                    return self.happened(permit, ran).await;
+                    return self.happened(right, ran).await;
                 }
                 Ok(ran) if ran.status.code() == Some(1) && !ran.timed_out => {
-                    let permit = self
-                        .with_store(async |store| permit.did_not_happen(store, again).await)
-                        .await?;
-                    return Ok(Settled::NotDone(permit));
+                    let right = self.access.did_not_happen(right, again).await?;
+                    return Ok(Settled::NotDone(right));
                 }
                 Ok(ran) if ran.interrupted.is_some() => {
                     let code = process::exit_code(ran.status);
@@ -434,23 +423,20 @@ impl StepRun<'_> {
                 Err(e) => why = format!("{why}; the probe cannot be run: {e}"),
             }
         }
-        let attention = self
-            .with_store(async |store| permit.escalate(store, &why).await)
-            .await?;
-        Err(words::needs_person(&self.args.run, &attention))
+        let asks = self.access.escalate(right, &why).await?;
+        Err(words::needs_person(&self.args.run, &asks))
     }
 
-    async fn happened(&mut self, permit: Permit, ran: Ran) -> Result<Settled> {
+    async fn happened(&mut self, right: Right, ran: Ran) -> Result<Settled> {
         let result = result::Result {
             exit: 0,
             stdout: ran.stdout,
             stderr: ran.stderr,
         };
-        let (step, attempt) = (permit.step().clone(), permit.attempt());
+        let (step, attempt) = (right.step.clone(), right.attempt);
         let payload = Some(result.payload());
-        self.with_store(async |store| permit.happened(store, payload).await)
-            .await?;
-        self.tell(&result, step.as_str(), attempt, true)?;
+        self.access.happened(right, payload).await?;
+        self.tell(&result, &step, attempt, true)?;
         if !self.out.is_json() {
             self.out.raw(&result.stdout)?;
             self.out.flush()?;
@@ -464,7 +450,7 @@ enum Settled {
     /// It happened; its result was printed.
     Happened,
     /// It did not; to be executed, if that was wanted.
-    NotDone(Option<Permit>),
+    NotDone(Option<Right>),
 }
 
 /// What is compared with the record.

@@ -6,7 +6,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use dalsegno_store::portable::{PortableError, verify_portable};
-use dalsegno_store::{Options, Problem, StoreError, StoreReport};
+use dalsegno_store::{Hash, Options, Problem, StoreError, StoreReport};
 use serde::Serialize;
 
 #[cfg(feature = "postgres")]
@@ -152,16 +152,24 @@ pub fn rows(problems: &[Problem]) -> Vec<Row<'_>> {
     rows.collect()
 }
 
-fn print(report: &StoreReport, heads: bool, out: &mut Out) -> Result<()> {
-    if heads {
-        for (stream, hash) in &report.heads {
-            out.line(format!("{hash}  {}", shown(stream)))?;
-        }
+/// Where each stream ends, if that is asked for, and what is wrong.
+fn print_found(
+    heads: Option<&BTreeMap<String, Hash>>,
+    problems: &[Problem],
+    out: &mut Out,
+) -> Result<()> {
+    for (stream, hash) in heads.into_iter().flatten() {
+        out.line(format!("{hash}  {}", shown(stream)))?;
     }
-    for problem in &report.problems {
+    for problem in problems {
         let word = out.paint(Style::Bad, "damaged");
         out.line(format!("{word}: {}", shown(&problem.to_string())))?;
     }
+    Ok(())
+}
+
+fn print(report: &StoreReport, heads: bool, out: &mut Out) -> Result<()> {
+    print_found(heads.then_some(&report.heads), &report.problems, out)?;
     for loss in &report.losses {
         let word = out.paint(Style::Warn, "lost in a repair");
         out.line(format!("{word}: {}", shown(&loss.to_string())))?;

@@ -28,6 +28,15 @@ pub fn open(address: &str, create: bool) -> Result<Database> {
     options.open(address).map_err(not_opened)
 }
 
+/// The same for a process that stays: it waits for a database that has gone away. It is made if there is
+/// none.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_to_stay(address: &str) -> Result<Database> {
+    PostgresOptions::new().open(address).map_err(not_opened)
+}
+
 fn not_opened(error: StoreError) -> Error {
     match error {
         StoreError::NotAStore { dir, why } => {

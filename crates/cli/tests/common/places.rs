@@ -36,6 +36,16 @@ impl Place {
         }
     }
 
+    /// The same on a server of its own, which can be stopped.
+    pub fn server_of_its_own() -> Place {
+        let server = Server::start();
+        Place {
+            path: server.url().into(),
+            dir: TempDir::new(),
+            server: Some(server),
+        }
+    }
+
     /// As `--store` takes it.
     pub fn path(&self) -> &Path {
         &self.path

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dalsegno_store::Store;
+use dalsegno_store::{NewPayload, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -23,6 +23,7 @@ use crate::recovery::Recoveries;
 use crate::resource::Validators;
 use crate::run::Settings;
 use crate::runtime::{BoxFuture, Runtime, Tokio};
+use crate::script::{Script, ScriptRun};
 use crate::syncer::Syncer;
 
 /// Agents and settings, before the store is opened.
@@ -86,6 +87,19 @@ impl Builder {
         O: Serialize + Send + 'static,
     {
         let agent: Arc<dyn Agent> = Arc::new(Loop::new(begin, turn));
+        self.agents.insert(name.to_owned(), agent);
+        self
+    }
+
+    /// An agent whose steps are done by other processes: `code` is given the run and its input as
+    /// JSON, has somebody ask for steps by their names ([`ScriptRun::ask`]), and ends the run with a
+    /// result that is JSON. For stores that processes share. It is not replayed.
+    pub fn script<F, Fut>(mut self, name: &str, code: F) -> Builder
+    where
+        F: Fn(ScriptRun, Vec<u8>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = StepResult<NewPayload>> + Send + 'static,
+    {
+        let agent: Arc<dyn Agent> = Arc::new(Script(code));
         self.agents.insert(name.to_owned(), agent);
         self
     }

@@ -3,14 +3,13 @@
 use std::sync::Weak;
 use std::task::Poll;
 
-use dalsegno_store::{Append, Fields, Kind, NewEvent, NewPayload, RunInfo, StreamId};
+use dalsegno_store::{NewPayload, RunInfo, StreamId};
 
 use super::Engine;
 use crate::error::Error;
-use crate::record;
 use crate::recovery::plan::{self, Found};
 use crate::recovery::{Recovered, RecoveryAction};
-use crate::start::Start;
+use crate::start::{self, Start};
 
 /// Runs looked at before others get their turn.
 const AT_ONCE: usize = 32;
@@ -31,30 +30,11 @@ impl Engine {
         let Some(found) = self.agents.get(agent) else {
             return Err(self.no_agent(agent));
         };
-        let mut fields = Fields::new().with(record::created::AGENT, agent);
-        if found.is_loop() {
-            fields = fields.with(record::created::LOOP, 1);
+        let agent = (agent, found.is_loop());
+        if start::create(&*self.store, &id, agent, input, start).await? {
+            self.launch(&id);
         }
-        let event = NewEvent::new(Kind::RunCreated).with_fields(start.add_to(fields));
-        let append = Append::to(id.clone(), vec![event.with_input(input.clone())]).expecting(0);
-        match self.store.append(vec![append]).await {
-            Ok(appended) => {
-                // Who is told that a run was started can rely on it.
-                self.store.durable(appended.position).await?;
-                self.launch(&id);
-                Ok(id)
-            }
-            Err(e) => match self.store.head(&id).await? {
-                None => Err(e.into()),
-                Some(_) => {
-                    self.check_same(&id, agent, &input).await?;
-                    // Who has started it may still be waiting for the disk.
-                    let position = self.store.position().await?;
-                    self.store.durable(position).await?;
-                    Ok(id)
-                }
-            },
-        }
+        Ok(id)
     }
 
     pub(crate) fn no_agent(&self, agent: &str) -> Error {
@@ -72,28 +52,6 @@ impl Engine {
             true => "none".to_owned(),
             false => known.join(", "),
         }
-    }
-
-    /// Whether a run that exists is the one that was meant.
-    async fn check_same(
-        &self,
-        id: &StreamId,
-        agent: &str,
-        input: &NewPayload,
-    ) -> Result<(), Error> {
-        let first = self.store.events(id, 1, 1).await?;
-        let Some(created) = first.first() else {
-            return Ok(());
-        };
-        let run = id.name().to_owned();
-        if created.fields.text(record::created::AGENT) != Some(agent) {
-            return Err(Error::AlreadyStarted { run, what: "agent" });
-        }
-        let same = created.input.as_ref();
-        if !same.is_some_and(|then| crate::run::same_payload(then, input)) {
-            return Err(Error::AlreadyStarted { run, what: "input" });
-        }
-        Ok(())
     }
 
     /// Takes up every run that has not ended and can go on, and says of each what was done with it

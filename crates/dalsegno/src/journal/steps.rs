@@ -148,6 +148,7 @@ impl Eq for Steps {}
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use dalsegno_store::{Event, Kind, StreamId};
 
     use super::*;

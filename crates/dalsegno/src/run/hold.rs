@@ -52,7 +52,7 @@ impl Hold {
 impl Run {
     /// Makes sure that the run is still in the hands of this process, right before something is done
     /// to the world: it may have been stopped for longer than its lease.
-    pub(super) async fn make_certain(&self) -> Result<(), Stopped> {
+    pub(crate) async fn make_certain(&self) -> Result<(), Stopped> {
         if self.hold.is_certain() {
             return Ok(());
         }

@@ -56,6 +56,11 @@ impl Active {
     /// If it is dropped before [`Active::end`], nobody knows what became of it.
     pub fn in_doubt(&mut self, why: impl FnOnce() -> Stopped + Send + Sync + 'static) {
         self.doubt = Some(Box::new(why));
+        self.is_once();
+    }
+
+    /// It must not be left unfinished, if that can be helped.
+    pub fn is_once(&mut self) {
         self.once = true;
         self.run.state().active_once += 1;
     }

@@ -1,20 +1,23 @@
 //! The right to execute one step of a script, and what is recorded of how that ended.
 //!
-//! Invariant: all of it is written under the lease that the permit was given with, and the run waits
-//! for its next step, or for a person, when it is.
+//! Invariant: all of it is written under the lease that the permit was given with. When it is, the run
+//! waits for its next step, or for a person; a run that somebody holds all the time
+//! ([`super::ScriptRun`]) stays with its holder instead.
 
 use std::sync::Arc;
 
 use dalsegno_store::{Append, Fields, Kind, NewEvent, NewPayload, Store, StoreError, StreamId};
 use serde_json::json;
 
-use super::{Ended, durable};
+use super::held::Busy;
+use super::{Ended, stopped_by_store};
 use crate::attention::{Attention, AttentionKind};
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::failure::{Certainty, Failure, FailureKind};
 use crate::journal::Verdict;
 use crate::record;
+use crate::run::NotRecorded;
 use crate::step::{StepId, StepKind};
 
 /// The right to execute a step of a script, once, over any number of openings of the store.
@@ -29,6 +32,23 @@ pub struct Permit {
     pub(super) token: u64,
     pub(super) input: String,
     pub(super) begun_us: u64,
+    /// The run in the hands of who holds it all the time, and that it is busy.
+    pub(super) held: Option<Arc<Busy>>,
+}
+
+/// Why events were not recorded.
+enum NotWritten {
+    TooLarge(String),
+    Failed(Error),
+}
+
+impl From<NotWritten> for Error {
+    fn from(why: NotWritten) -> Error {
+        match why {
+            NotWritten::TooLarge(why) => Error::Stopped(why),
+            NotWritten::Failed(error) => error,
+        }
+    }
 }
 
 /// What a run between two steps waits for.
@@ -79,7 +99,8 @@ impl Permit {
     /// # Errors
     /// The store, or somebody else has the run.
     pub async fn keep(&self, store: &Arc<dyn Store>) -> Result<(), Error> {
-        if store.is_shared() {
+        // Who holds the run all the time renews its lease.
+        if store.is_shared() && self.held.is_none() {
             let for_us = super::lease_us(&**store);
             store.renew_lease(&self.run, self.token, for_us).await?;
         }
@@ -98,21 +119,46 @@ impl Permit {
         output: Option<NewPayload>,
     ) -> Result<Option<Failure>, Error> {
         let event = self.outcome(ended, output);
-        let append = Append::to(self.run.clone(), vec![event]).under(self.token);
-        let too_large = match store.append(vec![append]).await {
-            Ok(_) => None,
-            Err(e @ StoreError::TooLarge { .. }) => {
-                let why = format!("it was done, but its output cannot be recorded: {e}");
+        let too_large = match self.write(store, vec![event]).await {
+            Ok(()) => None,
+            Err(NotWritten::TooLarge(why)) => {
+                let why = format!("it was done, but its output cannot be recorded: {why}");
                 let failure = Failure::of(FailureKind::TooLarge, Certainty::Terminal, why);
                 let event = self.outcome(Ended::Failed(failure.clone()), None);
-                let append = Append::to(self.run.clone(), vec![event]).under(self.token);
-                store.append(vec![append]).await?;
+                self.write(store, vec![event]).await?;
                 Some(failure)
             }
-            Err(e) => return Err(e.into()),
+            Err(NotWritten::Failed(error)) => return Err(error),
         };
-        let_go(store, &self.run, self.token, Vec::new(), NEXT_STEP).await?;
+        self.wait_for_next(store).await?;
         Ok(too_large)
+    }
+
+    /// Records events under the lease.
+    async fn write(&self, store: &Arc<dyn Store>, events: Vec<NewEvent>) -> Result<(), NotWritten> {
+        if let Some(held) = &self.held {
+            return match held.run.record(events).await {
+                Ok(_) => Ok(()),
+                Err(NotRecorded::Refused(why)) => Err(NotWritten::TooLarge(why)),
+                Err(NotRecorded::Stopped(stopped)) => {
+                    Err(NotWritten::Failed(stopped_by_store(stopped)))
+                }
+            };
+        }
+        let append = Append::to(self.run.clone(), events).under(self.token);
+        match store.append(vec![append]).await {
+            Ok(_) => Ok(()),
+            Err(e @ StoreError::TooLarge { .. }) => Err(NotWritten::TooLarge(e.to_string())),
+            Err(e) => Err(NotWritten::Failed(e.into())),
+        }
+    }
+
+    /// What was recorded is durable, and the run waits for its next step.
+    async fn wait_for_next(&self, store: &Arc<dyn Store>) -> Result<(), Error> {
+        match &self.held {
+            Some(held) => held.run.durable().await.map_err(stopped_by_store),
+            None => Ok(let_go(store, &self.run, self.token, Vec::new(), NEXT_STEP).await?),
+        }
     }
 
     fn outcome(&self, ended: Ended, output: Option<NewPayload>) -> NewEvent {
@@ -130,8 +176,14 @@ impl Permit {
     async fn intend(mut self, store: &Arc<dyn Store>, before: NewEvent) -> Result<Permit, Error> {
         self.attempt += 1;
         let intent = record::intended(&self.step, StepKind::Tool, self.effect, self.attempt, None);
-        let append = Append::to(self.run.clone(), vec![before, intent]).under(self.token);
-        durable(store, append).await?;
+        self.write(store, vec![before, intent]).await?;
+        match &self.held {
+            Some(held) => held.may_begin().await?,
+            None => {
+                let position = store.position().await?;
+                store.durable(position).await?;
+            }
+        }
         Ok(self)
     }
 
@@ -145,9 +197,8 @@ impl Permit {
         output: Option<NewPayload>,
     ) -> Result<(), Error> {
         let event = self.verdict(Verdict::Happened, output);
-        let append = Append::to(self.run.clone(), vec![event]).under(self.token);
-        store.append(vec![append]).await?;
-        Ok(let_go(store, &self.run, self.token, Vec::new(), NEXT_STEP).await?)
+        self.write(store, vec![event]).await?;
+        self.wait_for_next(store).await
     }
 
     /// Records that a step in doubt did not happen, and begins it again if that is wanted.
@@ -163,9 +214,8 @@ impl Permit {
         if again {
             return Ok(Some(self.intend(store, event).await?));
         }
-        let append = Append::to(self.run.clone(), vec![event]).under(self.token);
-        store.append(vec![append]).await?;
-        let_go(store, &self.run, self.token, Vec::new(), NEXT_STEP).await?;
+        self.write(store, vec![event]).await?;
+        self.wait_for_next(store).await?;
         Ok(None)
     }
 
@@ -200,8 +250,14 @@ impl Permit {
         });
         let attention = Attention::new(AttentionKind::InDoubt, reason);
         let attention = attention.at(&self.step).with_evidence(&evidence);
-        let events = vec![attention.event()];
-        let_go(store, &self.run, self.token, events, A_PERSON).await?;
+        match &self.held {
+            // Who holds it writes that down, and lets go of it.
+            Some(held) => held.stop_for(&attention),
+            None => {
+                let events = vec![attention.event()];
+                let_go(store, &self.run, self.token, events, A_PERSON).await?;
+            }
+        }
         Ok(attention)
     }
 }

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use dalsegno_store::engine::{decode_state, queue_of, status_number};
-use dalsegno_store::{Applied, Body, Event, State, StreamId, StreamKind, StreamState, Version};
+use dalsegno_store::engine::{decode_state, forgotten_by, queue_of, status_number};
+use dalsegno_store::{
+    Applied, Body, Event, Hash, State, StreamId, StreamKind, StreamState, Version,
+};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -28,6 +30,9 @@ struct Folded {
     clock: u64,
     state: Option<StreamState>,
     first: Option<Event>,
+    /// Payloads of a memory, by event: they are there unless an event behind them says that they
+    /// are forgotten.
+    stored: BTreeMap<u64, Vec<(Hash, u64)>>,
     /// Something is wrong with the events, so that what follows from them cannot be compared.
     is_broken: bool,
 }
@@ -109,6 +114,7 @@ impl Reading {
             clock: 0,
             state: None,
             first: None,
+            stored: BTreeMap::new(),
             is_broken: false,
         };
         let mut state = State::default();
@@ -128,10 +134,21 @@ impl Reading {
             }
             progress(self.report.events);
         }
+        self.check_remembered(stream, &mut folded);
         if folded.state.is_none() {
             folded.state = state.streams.remove(stream);
         }
         Ok(folded)
+    }
+
+    /// Checks that the payloads of a memory are there that it has not forgotten.
+    fn check_remembered(&mut self, stream: &StreamId, folded: &mut Folded) {
+        for (sequence, stored) in std::mem::take(&mut folded.stored) {
+            for (root, bytes) in stored {
+                let place = || format!("the payload {root} of event {sequence} of {stream}");
+                self.check_piece(&root, bytes, place);
+            }
+        }
     }
 
     /// Takes one event in; whether it fits.
@@ -169,11 +186,18 @@ impl Reading {
                 .wrong(place, format!("the hash {}", head.hash), found);
             return false;
         }
-        for payload in event.payloads() {
-            if let Body::Stored { root, bytes } = &payload.body {
-                let place = || format!("the payload {root} of event {sequence} of {stream}");
-                self.check_piece(root, *bytes, place);
+        if stream.kind() == StreamKind::Memory {
+            for payload in event.payloads() {
+                if let Body::Stored { root, bytes } = &payload.body {
+                    let of = folded.stored.entry(event.sequence).or_default();
+                    of.push((*root, *bytes));
+                }
             }
+            for sequence in forgotten_by(&event) {
+                folded.stored.remove(&sequence);
+            }
+        } else {
+            self.check_payloads(&event, || place.clone());
         }
         if let Applied::Ended(last) = state.apply(&event, bytes) {
             folded.state = Some(*last);

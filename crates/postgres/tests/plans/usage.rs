@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use dalsegno_contract::world::{block_on, created, event, noted};
 use dalsegno_pgtest::Server;
 use dalsegno_postgres::PostgresStore;
+use dalsegno_store::engine::FORGOTTEN;
 use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::{
     Append, Claim, Fields, Kind, NewPayload, Retention, RunQuery, Status, Store, StreamId,
-    StreamKind, field,
+    StreamKind, Value, field,
 };
 
 use crate::common::*;
@@ -27,6 +28,19 @@ pub fn use_all(store: &PostgresStore, server: &Server, url: &str, prefix: &str) 
     lists(store);
     overtaken(store, url, prefix);
     retention(store, server, url, prefix);
+    forgetting(store, prefix);
+}
+
+fn forgetting(store: &PostgresStore, prefix: &str) {
+    let memory = StreamId::memory(prefix).unwrap();
+    let payload = NewPayload::json(format!("{prefix} {prefix}")).apart();
+    let forgets = Fields::new().with(FORGOTTEN, Value::List(vec![1.into()]));
+    let events = vec![
+        event(Kind::FactConfirmed).with_input(payload),
+        event(Kind::MemoryForgotten).with_fields(forgets),
+    ];
+    block_on(store.append(vec![Append::to(memory.clone(), events)])).unwrap();
+    assert_eq!(block_on(store.erase_forgotten(&memory, 2)).unwrap(), 1);
 }
 
 fn claim(limit: usize, agents: &[&str], queues: &[&str]) -> Claim {

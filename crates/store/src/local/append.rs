@@ -3,7 +3,7 @@
 //!
 //! Invariants: what is refused has changed nothing; events reach the log in the order in which the
 //! state takes them in; pieces are in the log before the first event that refers to them, and
-//! get no reference from an event if they may be on their way out (`State::pieces_from`).
+//! get no reference from an event if they may be on their way out (`Core::pieces_from`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct Prepared {
     payloads: Vec<Payloads>,
     /// What is not stored yet, children first.
     pieces: Vec<Piece>,
-    /// `State::pieces_from` when the pieces were looked up, if any were.
+    /// `Core::pieces_from` when the pieces were looked up, if any were.
     pieces_from: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ impl Inner {
             let prepared = self.prepare(&batch)?;
             let mut core = lock(&self.core);
             // Retention may have begun to remove pieces that were found a moment ago.
-            let pieces_from = core.state.pieces_from;
+            let pieces_from = core.pieces_from();
             if prepared.pieces_from.is_some_and(|then| then != pieces_from) {
                 continue;
             }
@@ -97,7 +97,7 @@ impl Inner {
                 if core.closed {
                     return Err(StoreError::Closed);
                 }
-                Some(core.state.pieces_from)
+                Some(core.pieces_from())
             }
             // Everybody who appends needs that lock: it is asked for once if once is enough.
             false => None,
@@ -305,6 +305,11 @@ impl Inner {
 }
 
 impl Core {
+    /// Pieces in records below this LSN may be on their way out.
+    pub fn pieces_from(&self) -> u64 {
+        self.state.pieces_from.max(self.erasing_from)
+    }
+
     /// Takes in an event that the log has accepted; `hash` is that of its stream after it.
     pub fn take(&mut self, lsn: u64, event: &Event, bytes: Arc<[u8]>, hash: Hash) {
         self.state.apply_hashed(event, |_| hash);

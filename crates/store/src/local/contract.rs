@@ -97,6 +97,22 @@ impl Store for LocalStore {
         Box::pin(async move { self.inner.take_over_alone(&pieces, &streams) })
     }
 
+    fn erase_forgotten<'a>(&'a self, stream: &'a StreamId, said_at: u64) -> Answer<'a, u64> {
+        Box::pin(async move { self.inner.erase_forgotten_alone(stream, said_at) })
+    }
+
+    fn keep_helper<'a>(&'a self, name: &'a str, bytes: &'a [u8]) -> Answer<'a, ()> {
+        Box::pin(async move { self.inner.keep_helper(name, bytes) })
+    }
+
+    fn helper<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        Box::pin(async move { self.inner.helper(name) })
+    }
+
+    fn drop_helpers<'a>(&'a self, prefix: &'a str) -> Answer<'a, ()> {
+        Box::pin(async move { self.inner.drop_helpers(prefix) })
+    }
+
     fn streams<'a>(
         &'a self,
         kind: StreamKind,

@@ -6,6 +6,7 @@
 //! | `log/` | the truth |
 //! | `index/` | for each sealed segment of the log, what is where in it. Can be deleted |
 //! | `snapshots/` | states. Can be deleted |
+//! | `helpers/` | what memories keep so that they open faster. Can be deleted |
 //! | `mailbox/` | letters from other processes |
 //! | `archive/` | portable files of runs that were retired |
 //! | `aside/` | what repairing removed |
@@ -131,6 +132,10 @@ impl Folder {
 
     pub fn snapshots(&self) -> PathBuf {
         self.dir.join("snapshots")
+    }
+
+    pub fn helpers(&self) -> PathBuf {
+        self.dir.join("helpers")
     }
 
     pub fn mailbox(&self) -> PathBuf {

@@ -115,6 +115,10 @@ impl Over for WithoutRetention<'_> {
     fn take_over(&self, pieces: Vec<Piece>, streams: Vec<Foreign>) -> Answer<'_, Position> {
         Box::pin(async move { self.0.inner.take_over(&pieces, &streams) })
     }
+
+    fn erase_forgotten<'a>(&'a self, stream: &'a StreamId, said_at: u64) -> Answer<'a, u64> {
+        Box::pin(async move { self.0.inner.erase_forgotten(stream, said_at) })
+    }
 }
 
 impl Inner {
@@ -140,7 +144,7 @@ impl Inner {
     /// The same; no retention can begin meanwhile.
     fn take_over(&self, pieces: &[Piece], streams: &[Foreign]) -> Result<Position, StoreError> {
         let log = self.disk.log()?;
-        let from = lock(&self.core).state.pieces_from;
+        let from = lock(&self.core).pieces_from();
         let mut new = Vec::new();
         for piece in pieces {
             if !self.is_stored(&piece.hash, from)? {

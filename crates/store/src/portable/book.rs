@@ -5,7 +5,9 @@
 //! |---|---|
 //! | piece | be what its hash says; come once; come after all its children, and give their lengths |
 //! | event | be in the one form there is; be of a stream that the file holds; be the next of its stream, from 1 on; come after the roots of its payloads, and give their lengths |
-//! | the end | come after at least one event of each stream that the file says it holds |
+//! | the end | come after at least one event of each stream that the file says it holds, and after all events that say what is forgotten |
+//!
+//! A payload of a memory that is forgotten has no pieces: an event behind it in its stream says so.
 //!
 //! Invariant: a payload of an event that was let in can be put together from pieces let in before.
 
@@ -13,8 +15,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Holds;
 use crate::event::{Body, Event, Version};
+use crate::forgotten::forgotten_by;
 use crate::hash::Hash;
-use crate::name::StreamId;
+use crate::name::{StreamId, StreamKind};
 use crate::payload::{self, Child, MAX_DEPTH};
 
 /// Something that may not come next.
@@ -45,6 +48,8 @@ pub(super) struct Book {
     holds: Holds,
     pieces: HashMap<Hash, Known>,
     heads: BTreeMap<StreamId, Version>,
+    /// Events of memories whose payloads have not come, and what is missing. They must be forgotten.
+    missing: BTreeMap<(StreamId, u64), Wrong>,
     events: u64,
 }
 
@@ -54,6 +59,7 @@ impl Book {
             holds,
             pieces: HashMap::new(),
             heads: BTreeMap::new(),
+            missing: BTreeMap::new(),
             events: 0,
         }
     }
@@ -137,8 +143,19 @@ impl Book {
                     hash: root,
                     len: bytes,
                 };
-                self.known(&root, place)?;
+                let may_be_forgotten = event.stream.kind() == StreamKind::Memory
+                    && !self.pieces.contains_key(&root.hash);
+                match self.known(&root, place) {
+                    Err(wrong) if may_be_forgotten => {
+                        let key = (event.stream.clone(), event.sequence);
+                        self.missing.insert(key, wrong);
+                    }
+                    known => drop(known?),
+                }
             }
+        }
+        for sequence in forgotten_by(&event) {
+            self.missing.remove(&(event.stream.clone(), sequence));
         }
         self.heads.insert(event.stream.clone(), version);
         self.events += 1;
@@ -147,6 +164,9 @@ impl Book {
 
     /// Whether the end may come.
     pub fn check_complete(&self) -> Result<(), Wrong> {
+        if let Some(missing) = self.missing.values().next() {
+            return Err(missing.clone());
+        }
         let Holds::Streams(streams) = &self.holds else {
             return Ok(());
         };

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::{PAGE_EVENTS, pieces};
 use crate::error::StoreError;
 use crate::event::Version;
+use crate::forgotten::{forgotten_by, forgotten_in};
 use crate::hash::Hash;
 use crate::name::{StreamId, StreamKind};
 use crate::payload::Piece;
@@ -124,6 +125,7 @@ pub async fn copy(
         pieces: Vec::new(),
         pieces_bytes: 0,
         stored: HashSet::new(),
+        to_erase: Vec::new(),
         position: 0,
     };
     for (stream, head) in &heads {
@@ -136,8 +138,13 @@ pub async fn copy(
     if writer.report.streams > 0 {
         let position = writer.position;
         to.durable(position).await.map_err(CopyError::To)?;
-        writer.verify(&heads).await?;
+        for (stream, said_at) in std::mem::take(&mut writer.to_erase) {
+            let erased = to.erase_forgotten(&stream, said_at).await;
+            erased.map_err(CopyError::To)?;
+        }
     }
+    // Also if all was there: a copy that was interrupted while it was read again has not been.
+    writer.verify(&heads).await?;
     let mut report = writer.report;
     let now = self::heads(from).await.map_err(CopyError::From)?;
     let moved = now.iter().filter(|(id, head)| heads.get(*id) != Some(head));
@@ -228,6 +235,8 @@ struct Writer<'a> {
     pieces_bytes: usize,
     /// Pieces that were written.
     stored: HashSet<Hash>,
+    /// Events that say what the other store has to forget.
+    to_erase: Vec<(StreamId, u64)>,
     position: u64,
 }
 
@@ -253,6 +262,8 @@ impl Writer<'_> {
         head: Version,
     ) -> Result<(), CopyError> {
         self.report.streams += 1;
+        let forgotten = forgotten_in(self.from, stream, head).await;
+        let forgotten = forgotten.map_err(CopyError::From)?;
         let mut at = after;
         let mut part = nothing(stream, after);
         while at.sequence < head.sequence {
@@ -266,10 +277,16 @@ impl Writer<'_> {
                 return Err(CopyError::From(missing));
             }
             for event in page {
-                let stored = &self.stored;
-                let needed = pieces::of_event(self.from, &event, |hash| stored.contains(hash));
-                for piece in needed.await.map_err(CopyError::From)? {
-                    self.piece(piece).await?;
+                if !forgotten.contains(&event.sequence) {
+                    let stored = &self.stored;
+                    let needed = pieces::of_event(self.from, &event, |hash| stored.contains(hash));
+                    for piece in needed.await.map_err(CopyError::From)? {
+                        self.piece(piece).await?;
+                    }
+                }
+                // An earlier part of the same copy may have brought what is forgotten by now.
+                if forgotten_by(&event).any(|sequence| sequence <= after.sequence) {
+                    self.to_erase.push((stream.clone(), event.sequence));
                 }
                 let bytes = event.encode();
                 at = at.after(&bytes);

@@ -1,12 +1,14 @@
 //! Streams of any store into a portable file.
 //!
 //! Invariant: what is written of a stream is its history up to one moment, whose hashes fit.
+//! What it has forgotten by then is not written, also if the store has not removed it yet.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 
 use super::{PAGE_EVENTS, pieces};
 use crate::error::StoreError;
+use crate::forgotten::forgotten_in;
 use crate::hash::Hash;
 use crate::name::{StreamId, StreamKind};
 use crate::portable::{About, Holds, PortableReport, PortableWriter};
@@ -63,6 +65,7 @@ async fn export_stream<W: Write>(
     let head = head.ok_or_else(|| StoreError::NotFound {
         stream: stream.clone(),
     })?;
+    let forgotten = forgotten_in(store, stream, head).await?;
     let mut next = 1;
     let mut hash = Hash::ZERO;
     while next <= head.sequence {
@@ -74,9 +77,11 @@ async fn export_stream<W: Write>(
         }
         next += page.len() as u64;
         for event in page {
-            let needed = pieces::of_event(store, &event, |hash| writer.has_piece(hash)).await?;
-            for piece in needed {
-                writer.piece(&piece.hash, &piece.bytes)?;
+            if !forgotten.contains(&event.sequence) {
+                let needed = pieces::of_event(store, &event, |hash| writer.has_piece(hash)).await?;
+                for piece in needed {
+                    writer.piece(&piece.hash, &piece.bytes)?;
+                }
             }
             let bytes = event.encode();
             hash = hash.chain(&bytes);

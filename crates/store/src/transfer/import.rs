@@ -10,6 +10,7 @@ use std::io::Read;
 use super::refused;
 use crate::error::StoreError;
 use crate::event::Version;
+use crate::forgotten::forgotten_by;
 use crate::hash::Hash;
 use crate::judge::within;
 use crate::name::{StreamId, StreamKind};
@@ -100,6 +101,7 @@ async fn take<R: Read>(
     let mut events: BTreeMap<StreamId, Vec<Vec<u8>>> = BTreeMap::new();
     let mut pieces: Vec<Piece> = Vec::new();
     let mut pieces_bytes = 0;
+    let mut to_erase: Vec<(StreamId, u64)> = Vec::new();
     while let Some(item) = reader.next()? {
         let (event, bytes, version) = match item {
             Item::Piece { hash, bytes } => {
@@ -128,6 +130,10 @@ async fn take<R: Read>(
                 true => bytes,
                 false => renamed(&event, &stream, &want.to).encode(),
             };
+            // What is here already may be forgotten by now.
+            if forgotten_by(&event).any(|sequence| sequence <= want.from.sequence) {
+                to_erase.push((want.to.clone(), event.sequence));
+            }
             events.entry(stream.clone()).or_default().push(bytes);
         }
         if version == want.head
@@ -151,6 +157,9 @@ async fn take<R: Read>(
             })?;
             report.imported.insert(want.to, head);
         }
+    }
+    for (stream, said_at) in to_erase {
+        store.erase_forgotten(&stream, said_at).await?;
     }
     Ok(())
 }

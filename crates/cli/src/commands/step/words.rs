@@ -1,12 +1,11 @@
 //! What `dalsegno step` says when there is no exit code of the command to end with.
 
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::io::ErrorKind;
 
-use dalsegno::{Attention, AttentionKind, Failure};
-use dalsegno_store::Status;
-
-use super::{NOT_FOUND, NOT_RUN};
+use super::turn::Asks;
+use super::{NOT_FOUND, NOT_RUN, STOPPING};
 use crate::exit::{Error, Exit};
 use crate::output::text::shown;
 use crate::process::{self, OUTPUT_LIMIT_BYTES, Ran};
@@ -38,39 +37,71 @@ pub fn mismatch(run: &str, name: &str, then: &str, now: &str) -> Error {
 }
 
 /// Only a person can move the run on.
-pub fn needs_person(run: &str, attention: &Attention) -> Error {
+pub fn needs_person(run: &str, asks: &Asks) -> Error {
     let error = Error::new(
         Exit::NeedsPerson,
-        format!("run {:?}: {}", shown(run), shown(&attention.reason)),
+        format!("run {:?}: {}", shown(run), shown(&asks.reason)),
     );
     let run = quoted(run);
-    let step = attention.step.as_ref().map(|step| quoted(step.as_str()));
-    error.hint(match (attention.kind, step) {
-        (AttentionKind::InDoubt, Some(step)) => format!(
+    error.hint(match asks.in_doubt.as_deref().map(quoted) {
+        Some(step) => format!(
             "one of\n  dalsegno resolve {run} {step} --happened --result '\"what it printed\"'\n  \
              dalsegno resolve {run} {step} --did-not-happen\n  dalsegno resolve {run} {step} --fail\n\
              and then run the script again"
         ),
-        _ => format!("`dalsegno why {run}` says what to do"),
+        None => format!("`dalsegno why {run}` says what to do"),
     })
 }
 
 /// The run has ended.
-pub fn ended(run: &str, status: Status) -> Error {
+pub fn ended(run: &str, status: &str) -> Error {
     let run = shown(run);
     Error::failed(format!(
-        "run {run:?} is {status}: it takes no new steps, nothing was done"
+        "run {run:?} is {}: it takes no new steps, nothing was done",
+        shown(status)
     ))
     .hint("use another run, or take out `dalsegno end` before the script's last step")
 }
 
 /// What it failed with is recorded, and there is no exit code.
-pub fn failed_for_good(run: &str, failure: &Failure) -> Error {
+pub fn failed_for_good(run: &str, failure: &impl Display) -> Error {
     let run = shown(run);
     Error::failed(format!(
         "run {run:?}: {}: that is recorded, and it is not done again",
         shown(&failure.to_string())
     ))
+}
+
+/// The worker hands the run over.
+pub fn stopping(run: &str) -> Error {
+    let run = shown(run);
+    Error::new(
+        Exit::Command(STOPPING),
+        format!("the worker that has run {run:?} is stopping: nothing was done"),
+    )
+    .hint("end the script: another worker goes on with it at this step")
+}
+
+/// The worker does not answer any more.
+pub fn gone(run: &str) -> Error {
+    let run = shown(run);
+    Error::new(
+        Exit::Command(STOPPING),
+        format!("the worker that had run {run:?} has let go of it: nothing was done"),
+    )
+    .hint("end the script: another worker goes on with it at this step")
+}
+
+/// The worker has gone while a step was under way.
+pub fn not_recorded(step: &str) -> Error {
+    let step = shown(step);
+    Error::new(
+        Exit::Command(STOPPING),
+        format!(
+            "the worker let go of the run during step {step:?}: what it came to is not recorded"
+        ),
+    )
+    .hint("end the script: another worker finds out what became of it")
 }
 
 /// It printed more than can be recorded.

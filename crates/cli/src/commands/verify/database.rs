@@ -2,14 +2,13 @@
 
 use dalsegno_postgres::PostgresReport;
 
-use super::{Document, rows};
+use super::{Document, print_found, rows};
 use crate::address;
 use crate::args::Global;
 use crate::args::verify::Verify;
 use crate::exit::{Exit, Result};
 use crate::open::{self, Opened};
 use crate::output::style::Style;
-use crate::output::text::shown;
 use crate::output::{Out, size};
 use crate::progress::Progress;
 use crate::runtime;
@@ -65,15 +64,7 @@ fn document<'a>(report: &'a PostgresReport, heads: bool, global: &Global) -> Doc
 }
 
 fn print(report: &PostgresReport, heads: bool, out: &mut Out) -> Result<()> {
-    if heads {
-        for (stream, hash) in &report.heads {
-            out.line(format!("{hash}  {}", shown(stream)))?;
-        }
-    }
-    for problem in &report.problems {
-        let word = out.paint(Style::Bad, "damaged");
-        out.line(format!("{word}: {}", shown(&problem.to_string())))?;
-    }
+    print_found(heads.then_some(&report.heads), &report.problems, out)?;
     let counts = [
         (report.streams, "stream"),
         (report.events, "event"),

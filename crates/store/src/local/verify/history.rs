@@ -9,9 +9,10 @@ use super::super::record::{self, Record};
 use super::{Problem, StoreReport};
 use crate::error::StoreError;
 use crate::event::{Body, Event, Version};
+use crate::forgotten::forgotten_by;
 use crate::hash::Hash;
 use crate::kind::Kind;
-use crate::name::StreamId;
+use crate::name::{StreamId, StreamKind};
 use crate::payload;
 use crate::state::State;
 
@@ -28,6 +29,8 @@ pub(super) struct History {
     /// By stream, and by LSN: it may turn out that it was to be so.
     problems: Vec<(StreamId, u64, Problem)>,
     other: Vec<(u64, Problem)>,
+    /// Payloads of memories that are not there, by event: its LSN and the root.
+    missing: BTreeMap<(StreamId, u64), (u64, Hash)>,
     events: u64,
     pieces: u64,
     /// The LSN of the last event that says runs were retired, and that something was repaired.
@@ -47,6 +50,7 @@ impl History {
             differing: Vec::new(),
             problems: Vec::new(),
             other: Vec::new(),
+            missing: BTreeMap::new(),
             events: 0,
             pieces: 0,
             retired: 0,
@@ -144,11 +148,18 @@ impl History {
             };
             if self.whole.get(root) != Some(bytes) {
                 let sequence = event.sequence;
-                let place = format!("event {sequence} of {stream}, record {lsn} of the log");
-                let expected = format!("the pieces of the payload {root} before it");
-                let problem = Problem::new(place, expected, "not all of them");
+                if stream.kind() == StreamKind::Memory {
+                    // An event behind it may say that it is forgotten.
+                    self.missing
+                        .insert((stream.clone(), sequence), (lsn, *root));
+                    continue;
+                }
+                let problem = missing_payload(&stream, sequence, lsn, root);
                 self.problems.push((stream.clone(), lsn, problem));
             }
+        }
+        for sequence in forgotten_by(&event) {
+            self.missing.remove(&(stream.clone(), sequence));
         }
     }
 
@@ -164,6 +175,10 @@ impl History {
             let expected = format!("a log up to record {lsn}");
             let found = format!("one up to record {last_lsn}");
             report.problems.push(Problem::new(place, expected, found));
+        }
+        for ((stream, sequence), (lsn, root)) in std::mem::take(&mut self.missing) {
+            let problem = missing_payload(&stream, sequence, lsn, &root);
+            self.problems.push((stream, lsn, problem));
         }
         // Retired runs may be gone in part, and their pieces; and what a snapshot from before
         // says of them is no longer in the log.
@@ -190,4 +205,10 @@ impl History {
             .collect();
         retiring.is_empty()
     }
+}
+
+fn missing_payload(stream: &StreamId, sequence: u64, lsn: u64, root: &Hash) -> Problem {
+    let place = format!("event {sequence} of {stream}, record {lsn} of the log");
+    let expected = format!("the pieces of the payload {root} before it");
+    Problem::new(place, expected, "not all of them")
 }

@@ -1,0 +1,359 @@
+//! What a handle to a memory has in its hands, and how it follows the stream.
+//!
+//! ```text
+//! head of the store ─► events behind ours ─► contents of what they add ─► fold, under a short lock
+//! ```
+//!
+//! Invariants: the state is always that of one version of the stream, whose hash was computed from
+//! the events themselves. No lock is held while the store is asked. Two who follow at the same time
+//! do the same, and the second changes nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use dalsegno_store::engine::{damaged, forgotten_by};
+use dalsegno_store::payload;
+use dalsegno_store::{Body, Event, Hash, Payload, Store, StoreError, StreamId, Version};
+
+use crate::analyser::Analyser;
+use crate::content::{self, CONTENT_TYPE};
+use crate::document::Content;
+use crate::dot::Way;
+use crate::index::{Folded, Table, VectorIndex, WordIndex};
+use crate::record;
+use crate::search::Scratch;
+
+/// So many events are read at a time.
+const PAGE_EVENTS: usize = 2000;
+/// So many contents are asked for at a time.
+const CONTENTS_AT_ONCE: usize = 256;
+/// So often it is tried again when others forget what is being read.
+const TRIES: usize = 100;
+
+/// What is folded.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub table: Table,
+    pub words: HashMap<Analyser, WordIndex>,
+    pub vectors: Option<VectorIndex>,
+    /// The version that was last kept beside the store.
+    pub kept: u64,
+}
+
+impl State {
+    pub fn new() -> State {
+        State {
+            table: Table::new(),
+            words: HashMap::new(),
+            vectors: None,
+            kept: 0,
+        }
+    }
+
+    /// Takes in the next events; those it has are passed over.
+    fn take(&mut self, events: Vec<(Event, Hash, Option<Content>)>) {
+        let before = self.table.head().sequence;
+        let mut forgot = false;
+        for (event, hash, content) in events {
+            if event.sequence != self.table.head().sequence + 1 {
+                continue;
+            }
+            let had_dimension = self.table.dimension().is_some();
+            match self.table.fold(&event, hash, content.as_ref()) {
+                Folded::Added(number) => {
+                    if let (false, Some(dimension)) = (had_dimension, self.table.dimension()) {
+                        self.vectors = Some(VectorIndex::new(dimension, number));
+                    }
+                    let complete = self.words.values_mut();
+                    for words in complete.filter(|words| words.documents() == number) {
+                        words.add(content.as_ref());
+                    }
+                    let vectors = self.vectors.as_mut();
+                    if let Some(vectors) = vectors.filter(|v| v.documents() == number) {
+                        vectors.add(content.as_ref());
+                    }
+                }
+                Folded::Forgot => forgot = true,
+                Folded::Other => {}
+            }
+        }
+        let documents = self.table.docs.len() as u32;
+        if forgot {
+            let forgotten = self.table.forgotten_after(before);
+            for words in self.words.values_mut() {
+                words.remove(&forgotten, &self.table);
+            }
+            if let Some(vectors) = &mut self.vectors {
+                vectors.remove(&forgotten);
+            }
+        }
+        for words in self.words.values_mut() {
+            if words.documents() == documents {
+                words.follow(&self.table);
+            }
+        }
+    }
+}
+
+/// What all handles to a memory share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub store: Arc<dyn Store>,
+    pub stream: StreamId,
+    pub state: RwLock<State>,
+    pub scratch: Scratch,
+    pub way: Way,
+    pub threads: usize,
+}
+
+impl Inner {
+    pub fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Comes to the newest version. `own` are contents by sequence that need not be read.
+    pub async fn follow(&self, own: &HashMap<u64, Content>) -> Result<Version, StoreError> {
+        let mut tried = 0;
+        loop {
+            let head = self.store.head(&self.stream).await?;
+            let head = head.unwrap_or(Version::START);
+            let from = self.read().table.head();
+            if from.sequence >= head.sequence {
+                // Others may have come further meanwhile.
+                let known = self.read().table.version(head.sequence);
+                return match known == Some(head) {
+                    true => Ok(from),
+                    false => Err(self.other_history(head)),
+                };
+            }
+            match self.take_tail(from, head, own).await {
+                Ok(()) => {}
+                Err(e) => {
+                    // What is missing may have been forgotten while it was read.
+                    tried += 1;
+                    let now = self.store.head(&self.stream).await?;
+                    if now == Some(head) || tried > TRIES {
+                        return Err(e);
+                    }
+                }
+            }
+        }
+    }
+
+    fn other_history(&self, head: Version) -> StoreError {
+        let expected = format!("event {} with hash {}", head.sequence, head.hash);
+        damaged(self.stream.to_string(), expected, "another history")
+    }
+
+    async fn take_tail(
+        &self,
+        from: Version,
+        head: Version,
+        own: &HashMap<u64, Content>,
+    ) -> Result<(), StoreError> {
+        let mut at = from;
+        let mut page = self.page(at, head).await?;
+        let mut forgotten: HashSet<u64> = page.iter().flat_map(forgotten_by).collect();
+        let mut ahead = at.sequence + page.len() as u64;
+        while ahead < head.sequence {
+            let version = Version {
+                sequence: ahead,
+                hash: Hash::ZERO,
+            };
+            let later = self.page(version, head).await?;
+            forgotten.extend(later.iter().flat_map(forgotten_by));
+            ahead += later.len() as u64;
+        }
+        loop {
+            let mut contents = self.contents_of(&page, &forgotten, own).await?;
+            let mut events = Vec::with_capacity(page.len());
+            for event in page {
+                at = at.after(&event.encode());
+                let content = contents.remove(&event.sequence);
+                events.push((event, at.hash, content));
+            }
+            if at.sequence == head.sequence && at.hash != head.hash {
+                return Err(self.other_history(head));
+            }
+            self.write().take(events);
+            if at.sequence >= head.sequence {
+                return Ok(());
+            }
+            page = self.page(at, head).await?;
+        }
+    }
+
+    async fn page(&self, after: Version, head: Version) -> Result<Vec<Event>, StoreError> {
+        let left = usize::try_from(head.sequence - after.sequence).unwrap_or(usize::MAX);
+        let limit = left.min(PAGE_EVENTS);
+        let (store, next) = (&self.store, after.sequence + 1);
+        let page = store.events(&self.stream, next, limit).await?;
+        match page.first() {
+            Some(_) => Ok(page),
+            None => {
+                let expected = format!("event {next}");
+                Err(damaged(self.stream.to_string(), expected, "none"))
+            }
+        }
+    }
+
+    /// What the events add, by sequence, but for what is forgotten or no content.
+    async fn contents_of(
+        &self,
+        events: &[Event],
+        forgotten: &HashSet<u64>,
+        own: &HashMap<u64, Content>,
+    ) -> Result<HashMap<u64, Content>, StoreError> {
+        let mut found = HashMap::new();
+        let mut wanted = Vec::new();
+        for event in events {
+            if record::added(event).is_none() || forgotten.contains(&event.sequence) {
+                continue;
+            }
+            if let Some(content) = own.get(&event.sequence) {
+                found.insert(event.sequence, content.clone());
+                continue;
+            }
+            let body = event.input.as_ref().map(|payload| &payload.body);
+            if let Some(Body::Stored { root, bytes }) = body {
+                wanted.push((event.sequence, *root, *bytes));
+            }
+        }
+        let roots: Vec<(Hash, u64)> = wanted.iter().map(|(_, r, b)| (*r, *b)).collect();
+        let contents = self.contents(&roots).await?;
+        for ((sequence, ..), content) in wanted.iter().zip(contents) {
+            found.extend(content.map(|content| (*sequence, content)));
+        }
+        Ok(found)
+    }
+
+    /// Contents by their roots and lengths; `None` for what is not the content of a document.
+    pub async fn contents(
+        &self,
+        roots: &[(Hash, u64)],
+    ) -> Result<Vec<Option<Content>>, StoreError> {
+        let mut contents = Vec::with_capacity(roots.len());
+        for some in roots.chunks(CONTENTS_AT_ONCE) {
+            let hashes: Vec<Hash> = some.iter().map(|(root, _)| *root).collect();
+            let pieces = self.store.pieces(&hashes).await?;
+            for ((root, bytes), piece) in some.iter().zip(pieces) {
+                // A short one is a single piece.
+                let only = |hash: &Hash| (hash == root).then_some(&piece).ok_or(());
+                let content = match payload::assemble(root, *bytes, u64::MAX, only) {
+                    Ok(content) => content,
+                    Err(_) => self.long_content(*root, *bytes).await?,
+                };
+                contents.push(content::decode(&content));
+            }
+        }
+        Ok(contents)
+    }
+
+    async fn long_content(&self, root: Hash, bytes: u64) -> Result<Vec<u8>, StoreError> {
+        let payload = Payload {
+            content_type: CONTENT_TYPE.into(),
+            body: Body::Stored { root, bytes },
+        };
+        self.store.payload(&payload).await
+    }
+
+    /// Makes the index of an analyser know all documents that there are.
+    pub async fn complete_words(&self, analyser: Analyser) -> Result<(), StoreError> {
+        if !self.read().words.contains_key(&analyser) {
+            let kept = self.kept_words(analyser).await;
+            let mut state = self.write();
+            let found = kept.unwrap_or_else(|| WordIndex::new(analyser));
+            state.words.entry(analyser).or_insert(found);
+        }
+        self.complete(
+            |state| state.words.get(&analyser).map(WordIndex::documents),
+            |state, content| {
+                if let Some(words) = state.words.get_mut(&analyser) {
+                    words.add(content);
+                }
+            },
+        )
+        .await?;
+        let mut state = self.write();
+        let State { table, words, .. } = &mut *state;
+        if let Some(words) = words.get_mut(&analyser) {
+            words.restart(table);
+        }
+        Ok(())
+    }
+
+    /// Makes the index of vectors know all documents that there are; none if there are no vectors.
+    pub async fn complete_vectors(&self) -> Result<(), StoreError> {
+        let Some(dimension) = self.read().table.dimension() else {
+            return Ok(());
+        };
+        if self.read().vectors.is_none() {
+            let kept = self.kept_vectors().await;
+            let mut state = self.write();
+            let found = kept.filter(|kept| kept.dimension == dimension);
+            let found = found.unwrap_or_else(|| VectorIndex::new(dimension, 0));
+            state.vectors.get_or_insert(found);
+        }
+        self.complete(
+            |state| state.vectors.as_ref().map(VectorIndex::documents),
+            |state, content| {
+                if let Some(vectors) = &mut state.vectors {
+                    vectors.add(content);
+                }
+            },
+        )
+        .await
+    }
+
+    /// Reads the documents that an index does not know yet, and adds them.
+    async fn complete(
+        &self,
+        known: impl Fn(&State) -> Option<u32>,
+        mut add: impl FnMut(&mut State, Option<&Content>),
+    ) -> Result<(), StoreError> {
+        let mut tried = 0;
+        loop {
+            let (from, docs) = {
+                let state = self.read();
+                let from = known(&state).unwrap_or(0);
+                let docs = state.table.docs[from as usize..].iter();
+                let docs = docs.take(PAGE_EVENTS);
+                let docs = docs.map(|doc| (doc.root, doc.payload_bytes, doc.is_readable));
+                (from, docs.collect::<Vec<_>>())
+            };
+            if docs.is_empty() {
+                return Ok(());
+            }
+            let readable = docs.iter().filter(|(.., is_readable)| *is_readable);
+            let roots: Vec<(Hash, u64)> = readable.map(|(r, b, _)| (*r, *b)).collect();
+            let mut contents = match self.contents(&roots).await {
+                Ok(contents) => contents.into_iter(),
+                Err(e) => {
+                    let before = self.read().table.head();
+                    tried += 1;
+                    if tried > TRIES || self.follow(&HashMap::new()).await? == before {
+                        return Err(e);
+                    }
+                    continue;
+                }
+            };
+            let mut state = self.write();
+            if known(&state) != Some(from) {
+                continue;
+            }
+            for (number, (.., was_readable)) in (from..).zip(&docs) {
+                let content = match was_readable {
+                    true => contents.next().flatten(),
+                    false => None,
+                };
+                // It may be forgotten by now.
+                let is_readable = state.table.docs[number as usize].is_readable;
+                add(&mut state, content.filter(|_| is_readable).as_ref());
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Forgetting: pieces of payloads that a memory has forgotten leave the log.
+//!
+//! 1. From here on no new event refers to a piece that is in the log already (`Core::erasing_from`).
+//! 2. The segment that is being written is sealed.
+//! 3. All sealed segments are read once: what events refer to, and which piece lists which.
+//! 4. The pieces of the forgotten payloads that no other event needs go: segments that have them are
+//!    rewritten without them. A leftover that lists such a piece goes too, because a piece that is
+//!    stored promises that everything below it is.
+//!
+//! Invariants: nothing that an event needs goes, unless the event is forgotten. A crash leaves
+//! segments as they were or rewritten, and asking again goes on from there.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::record::Record;
+use super::{Inner, lock};
+use crate::error::StoreError;
+use crate::event::Event;
+use crate::forgotten::{forgotten_by, roots_of};
+use crate::hash::Hash;
+use crate::name::{StreamId, StreamKind};
+use crate::payload;
+
+/// Who refers to which pieces.
+#[derive(Default)]
+struct References {
+    /// What events refer to, without those of memories.
+    roots: HashSet<Hash>,
+    /// The same of memories, by stream and sequence.
+    of_memories: Vec<(StreamId, u64, Hash)>,
+    forgotten: HashMap<StreamId, HashSet<u64>>,
+    /// What each node lists.
+    nodes: HashMap<Hash, Vec<Hash>>,
+}
+
+impl Inner {
+    /// As [`crate::Store::erase_forgotten`].
+    pub fn erase_forgotten_alone(
+        &self,
+        stream: &StreamId,
+        said_at: u64,
+    ) -> Result<u64, StoreError> {
+        let _no_retention = lock(&self.retiring);
+        self.erase_forgotten(stream, said_at)
+    }
+
+    /// The same; no retention can begin meanwhile.
+    pub fn erase_forgotten(&self, stream: &StreamId, said_at: u64) -> Result<u64, StoreError> {
+        self.disk.log()?;
+        let candidates = self.forgotten_pieces(stream, said_at)?;
+        if candidates.is_empty() {
+            return Ok(0);
+        }
+        self.erase(candidates)
+    }
+
+    /// The pieces of the payloads that an event says are forgotten, as far as they are there.
+    fn forgotten_pieces(
+        &self,
+        stream: &StreamId,
+        said_at: u64,
+    ) -> Result<HashSet<Hash>, StoreError> {
+        let mut found = HashSet::new();
+        for said in self.read(stream, said_at, 1, false)? {
+            for sequence in forgotten_by(&said.event) {
+                let events = self.read(stream, sequence, 1, false)?;
+                for root in events.iter().flat_map(|recorded| roots_of(&recorded.event)) {
+                    self.find_below(root, &mut found)?;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn find_below(&self, root: Hash, found: &mut HashSet<Hash>) -> Result<(), StoreError> {
+        let mut ahead = vec![root];
+        while let Some(hash) = ahead.pop() {
+            let Some(bytes) = self.find_piece(&hash)? else {
+                continue;
+            };
+            if found.insert(hash) {
+                let children = payload::children(&bytes).unwrap_or_default();
+                ahead.extend(children.into_iter().map(|child| child.hash));
+            }
+        }
+        Ok(())
+    }
+
+    fn erase(&self, candidates: HashSet<Hash>) -> Result<u64, StoreError> {
+        let log = self.disk.log()?;
+        // What is appended from here on refers to pieces from here on. It stays so: an append whose
+        // pieces were looked up before must see that something has changed.
+        let (from, applied) = {
+            let mut core = lock(&self.core);
+            let from = log.last_lsn() + 1;
+            core.erasing_from = from;
+            (from, core.applied)
+        };
+        log.wait_durable(applied)?;
+        log.seal()?;
+        self.maintain()?;
+        let sealed = Arc::clone(&lock(&self.core).sealed);
+        let mut references = References::default();
+        for segment in sealed.iter() {
+            let mut reader = self.disk.open_segment(segment.number)?;
+            while let Some((_, record)) = reader.next_record()? {
+                references.take(record.lsn, record.payload);
+            }
+        }
+        let gone = references.without(candidates);
+        for (at, segment) in sealed.iter().enumerate() {
+            let has_some = self
+                .indexes
+                .ask(&self.disk, &sealed[..at], segment, |handle| {
+                    for hash in &gone {
+                        if handle.index.piece(hash)?.is_some() {
+                            return Ok(true);
+                        }
+                    }
+                    Ok(false)
+                })?;
+            if !has_some {
+                continue;
+            }
+            let keep = |lsn: u64, payload: &[u8]| match Record::read(lsn, payload) {
+                Ok(Record::Piece(hash, _)) => lsn >= from || !gone.contains(&hash),
+                _ => true,
+            };
+            self.indexes.while_changing(segment.number, || {
+                Ok(log.rewrite_segment(segment.number, keep)?)
+            })?;
+            self.indexes
+                .ask(&self.disk, &sealed[..at], segment, |_| Ok(()))?;
+        }
+        Ok(gone.len() as u64)
+    }
+}
+
+impl References {
+    fn take(&mut self, lsn: u64, payload: &[u8]) {
+        match Record::read(lsn, payload) {
+            Ok(Record::Piece(hash, bytes)) => {
+                let children = payload::children(bytes).unwrap_or_default();
+                if !children.is_empty() {
+                    let children = children.into_iter().map(|child| child.hash);
+                    self.nodes.insert(hash, children.collect());
+                }
+            }
+            Ok(Record::Event(bytes)) => {
+                let Ok(event) = Event::decode(bytes) else {
+                    return;
+                };
+                if event.stream.kind() != StreamKind::Memory {
+                    self.roots.extend(roots_of(&event));
+                    return;
+                }
+                let (stream, sequence) = (&event.stream, event.sequence);
+                let roots = roots_of(&event).map(|root| (stream.clone(), sequence, root));
+                self.of_memories.extend(roots);
+                if forgotten_by(&event).next().is_some() {
+                    let forgotten = self.forgotten.entry(stream.clone()).or_default();
+                    forgotten.extend(forgotten_by(&event));
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// The candidates that no event needs, and what lists one of them.
+    fn without(mut self, candidates: HashSet<Hash>) -> HashSet<Hash> {
+        for (stream, sequence, root) in std::mem::take(&mut self.of_memories) {
+            let forgotten = self.forgotten.get(&stream);
+            if !forgotten.is_some_and(|forgotten| forgotten.contains(&sequence)) {
+                self.roots.insert(root);
+            }
+        }
+        let mut live = HashSet::new();
+        let mut ahead: Vec<Hash> = self.roots.iter().copied().collect();
+        while let Some(hash) = ahead.pop() {
+            if live.insert(hash) {
+                ahead.extend(self.nodes.get(&hash).into_iter().flatten());
+            }
+        }
+        let mut gone: HashSet<Hash> = candidates;
+        gone.retain(|hash| !live.contains(hash));
+        loop {
+            let before = gone.len();
+            let lists_gone =
+                |children: &Vec<Hash>| children.iter().any(|child| gone.contains(child));
+            let more: Vec<Hash> = self
+                .nodes
+                .iter()
+                .filter(|(hash, children)| !gone.contains(*hash) && lists_gone(children))
+                .map(|(hash, _)| *hash)
+                .collect();
+            gone.extend(more);
+            if gone.len() == before {
+                return gone;
+            }
+        }
+    }
+}
