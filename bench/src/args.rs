@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::groups::memory::Told;
 use crate::groups::{GROUPS, Group};
 
 /// Short slices and many of them: a disk's slow seconds then meet ours and the anchor alike.
@@ -14,6 +15,7 @@ pub struct Args {
     pub json: bool,
     pub rounds: usize,
     pub dir: Option<PathBuf>,
+    pub memory: Told,
 }
 
 /// What the command line asks for.
@@ -27,12 +29,17 @@ pub enum Asked {
 pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Asked, String> {
     let mut words = words.into_iter();
     let (mut group, mut json, mut rounds, mut dir) = (None, false, DEFAULT_ROUNDS, None);
+    let mut memory = Told::default();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--help" | "-h" => return Ok(Asked::Help),
             "--json" => json = true,
-            "--rounds" => rounds = parse_rounds(words.next())?,
-            "--dir" => dir = Some(words.next().ok_or("--dir needs a path")?.into()),
+            "--rounds" => rounds = parse_number(&word, words.next())?,
+            "--dir" => dir = Some(parse_path(&word, words.next())?),
+            "--collection" => memory.collection = Some(parse_path(&word, words.next())?),
+            "--model" => memory.models.push(parse_path(&word, words.next())?),
+            "--peers" => memory.peers = Some(parse_path(&word, words.next())?),
+            "--documents" => memory.documents = Some(parse_number(&word, words.next())?),
             option if option.starts_with('-') => {
                 return Err(format!("there is no option '{option}': see --help"));
             }
@@ -41,18 +48,30 @@ pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Asked, String> {
         }
     }
     let group = group.ok_or_else(|| format!("name a group to measure: {}", group_names()))?;
+    if group.name != "memory" && memory != Told::default() {
+        return Err(format!(
+            "--collection, --model, --documents and --peers are for the group 'memory', not for '{}'",
+            group.name
+        ));
+    }
     Ok(Asked::Run(Args {
         group,
         json,
         rounds,
         dir,
+        memory,
     }))
 }
 
-fn parse_rounds(word: Option<String>) -> Result<usize, String> {
+fn parse_number(option: &str, word: Option<String>) -> Result<usize, String> {
     word.and_then(|word| word.parse().ok())
-        .filter(|rounds| *rounds > 0)
-        .ok_or_else(|| "--rounds needs a number from 1 on".into())
+        .filter(|number| *number > 0)
+        .ok_or_else(|| format!("{option} needs a number from 1 on"))
+}
+
+fn parse_path(option: &str, word: Option<String>) -> Result<PathBuf, String> {
+    word.map(PathBuf::from)
+        .ok_or_else(|| format!("{option} needs a path"))
 }
 
 fn find_group(name: &str) -> Result<&'static Group, String> {
@@ -88,6 +107,15 @@ options:
   --dir PATH   where to put the files, on the disk to be measured (default: target/ of the
                workspace); a folder is made there and removed afterwards
   --help       this text
+
+options of the group memory:
+  --documents N      how many to measure with (default 100000)
+  --peers PROGRAM    measure beside other programs too: the one that
+                     cargo build --release --manifest-path bench/peers/Cargo.toml gives
+  --collection DIR   instead of speed, how good the answers are on a collection in BEIR's layout
+                     (corpus.jsonl, queries.jsonl, qrels.tsv)
+  --model DIR        for that: vectors of this model, a table or (built with --features
+                     transformer) a transformer; may be given more than once
 "
     )
 }
@@ -116,16 +144,24 @@ mod tests {
             ("log --dir x", "log json=false rounds=25 dir=Some(\"x\")"),
             (
                 "",
-                "name a group to measure: log, store, runs, cli, postgres",
+                "name a group to measure: log, store, runs, cli, postgres, memory",
             ),
             (
                 "disk",
-                "there is no group 'disk': choose from log, store, runs, cli, postgres",
+                "there is no group 'disk': choose from log, store, runs, cli, postgres, memory",
             ),
             ("log log", "one group at a time: 'log' is one too many"),
             ("log --rounds 0", "--rounds needs a number from 1 on"),
             ("log --fast", "there is no option '--fast': see --help"),
             ("log --dir", "--dir needs a path"),
+            (
+                "memory --documents 9 --collection",
+                "--collection needs a path",
+            ),
+            (
+                "log --model m",
+                "--collection, --model, --documents and --peers are for the group 'memory', not for 'log'",
+            ),
         ] {
             assert_eq!(check(line), expected, "{line}");
         }

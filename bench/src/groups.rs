@@ -7,6 +7,7 @@ use crate::row::Row;
 
 mod cli;
 mod log;
+pub mod memory;
 mod postgres;
 mod runs;
 pub mod store;
@@ -18,6 +19,7 @@ pub const GROUPS: &[Group] = &[
     runs::GROUP,
     cli::GROUP,
     postgres::GROUP,
+    memory::GROUP,
 ];
 
 /// Rows about one part of the project.
@@ -41,4 +43,6 @@ pub struct Setting {
     pub rounds: usize,
     /// An empty folder on the disk to be measured.
     pub dir: PathBuf,
+    /// What the group `memory` is told besides.
+    pub memory: memory::Told,
 }

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
             print!("{}", args::help());
             ExitCode::SUCCESS
         }
-        Ok(Asked::Run(args)) => match run(&args) {
+        Ok(Asked::Run(args)) => match run(args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("error: {error}");
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<(), Error> {
+fn run(args: Args) -> Result<(), Error> {
     let scratch = Scratch::new(args.dir.as_deref())?;
     if let Some(kind) = scratch.in_memory() {
         let path = scratch.path().display();
@@ -71,6 +71,7 @@ fn run(args: &Args) -> Result<(), Error> {
     let setting = Setting {
         rounds: args.rounds,
         dir: scratch.path().to_owned(),
+        memory: args.memory,
     };
     let show_progress = io::stderr().is_terminal();
     let mut rows = Vec::new();

@@ -55,7 +55,7 @@ impl Default for RankingConfig {
             analyser: Analyser::default(),
             k1_per_mille: 1200,
             b_per_mille: 750,
-            fusion_k: 60,
+            fusion_k: 10,
             depth: 200,
             words_weight: 1000,
             vectors_weight: 1000,
@@ -65,9 +65,9 @@ impl Default for RankingConfig {
 }
 
 impl RankingConfig {
-    /// With another language.
+    /// With the usual analyser of another language.
     pub fn language(mut self, language: Language) -> RankingConfig {
-        self.analyser.language = language;
+        self.analyser = Analyser::of(language);
         self
     }
 

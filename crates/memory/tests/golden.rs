@@ -161,11 +161,11 @@ fn vector(text: &str) -> Vector {
 }
 
 fn configs() -> Vec<(&'static str, RankingConfig)> {
-    let mut stops = RankingConfig::default().bm25(900, 400);
-    stops.analyser.english_stop_words = true;
+    let mut all_words = RankingConfig::default().bm25(900, 400);
+    all_words.analyser.english_stop_words = false;
     let mut shallow = RankingConfig::default().weights(1500, 500);
     shallow.depth = 5;
-    shallow.fusion_k = 10;
+    shallow.fusion_k = 60;
     vec![
         ("default", RankingConfig::default()),
         ("none", RankingConfig::default().language(Language::None)),
@@ -181,7 +181,7 @@ fn configs() -> Vec<(&'static str, RankingConfig)> {
             "russian",
             RankingConfig::default().language(Language::Russian),
         ),
-        ("stops", stops),
+        ("all words", all_words),
         ("shallow", shallow),
     ]
 }
