@@ -56,6 +56,10 @@ mod failure;
 mod fork;
 mod journal;
 mod ledger;
+#[cfg(feature = "memory")]
+mod memories;
+#[cfg(feature = "memory")]
+pub mod memory;
 mod orders;
 pub mod record;
 mod recovery;

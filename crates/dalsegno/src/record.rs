@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::step::{StepId, StepKind};
 
 /// Fields of events about a step: `StepIntended`, `StepSucceeded`, `StepFailed`, `StepResolved`,
-/// `DecisionCommitted`, `ApprovalRequested`, `ApprovalAnswered`, and the user's own kinds.
+/// `DecisionCommitted`, `RetrievalPerformed`, `ApprovalRequested`, `ApprovalAnswered`, and the user's own kinds.
 pub mod step {
     /// Its identity.
     pub const STEP: u64 = 1;
@@ -258,6 +258,18 @@ pub(crate) fn succeeded(id: &StepId, kind: StepKind, output: Option<NewPayload>)
         .with(step::KIND, kind.number());
     let mut event = NewEvent::new(Kind::StepSucceeded).with_fields(fields);
     event.output = output;
+    event
+}
+
+/// Something was looked up in a memory: what was asked, and what was found.
+pub(crate) fn retrieved(
+    id: &StepId,
+    input: Option<NewPayload>,
+    output: Option<NewPayload>,
+) -> NewEvent {
+    let mut event = succeeded(id, StepKind::Retrieval, output);
+    event.kind = Kind::RetrievalPerformed;
+    event.input = input;
     event
 }
 
