@@ -54,7 +54,7 @@ impl Ctx {
 /// What the record says of a lookup.
 enum Asked {
     Recorded(Value),
-    Ask(Ticket),
+    Ask(Box<Ticket>),
 }
 
 impl RunMemory {
@@ -100,7 +100,7 @@ impl RunMemory {
                         let found = Found::of(hits);
                         (found.to_json(&ranking), found.version, found)
                     });
-                    memory.end(ticket, found).await
+                    memory.end(*ticket, found).await
                 }
             }
         }
@@ -131,7 +131,7 @@ impl RunMemory {
                         Ok((document.to_json(), version, document))
                     };
                     let found = found.await;
-                    memory.end(ticket, found).await
+                    memory.end(*ticket, found).await
                 }
             }
         }
@@ -156,7 +156,7 @@ impl RunMemory {
                         let answer = json!({ "version": found::version_json(version) });
                         (answer, version, version)
                     });
-                    memory.end(ticket, version).await
+                    memory.end(*ticket, version).await
                 }
             }
         }
@@ -238,7 +238,7 @@ impl RunMemory {
         match ctx.run.begin(step).await {
             Err(stopped) => ctx.frozen(stopped).await,
             Ok(Begun::Recorded(outcome)) => Ok(Asked::Recorded(ctx.recorded(id, outcome).await?)),
-            Ok(Begun::Execute(ticket)) => Ok(Asked::Ask(ticket)),
+            Ok(Begun::Execute(ticket)) => Ok(Asked::Ask(Box::new(ticket))),
             // Only what can be seen from outside is ever in doubt.
             Ok(Begun::InDoubt(doubt)) => ctx.frozen(ctx.run.escalate(&doubt)).await,
         }
