@@ -28,7 +28,7 @@ const FACTS: u64 = 12;
 /// A process that is dead is one whose lease has run out.
 const LEASE: Duration = Duration::from_secs(1);
 /// Longer than anything takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// That a fact was acknowledged: which agent's, its number, and its id.
 type Noted = (u64, u64, u64);
@@ -57,6 +57,15 @@ async fn start_all(app: &Dalsegno) {
         let name = library::run_name(agent);
         app.start(library::NAME, &name, &task).await.unwrap();
     }
+}
+
+/// Where all runs stand.
+async fn standing(app: &Dalsegno) -> String {
+    let mut all = String::new();
+    for agent in 0..AGENTS {
+        all += &app.why(&library::run_name(agent)).await.unwrap().to_string();
+    }
+    all
 }
 
 /// Everything that must hold in the end. `others` are more ways to look at the same store.
@@ -142,7 +151,9 @@ fn tasks_on_a_local_store() {
         let lives_for = 4 + random.below(12);
         let mut new = 0;
         while new < lives_for && (told.0.len() as u64) < AGENTS * FACTS {
-            let fact = noted.recv_timeout(PATIENCE).expect("it goes on");
+            let Ok(fact) = noted.recv_timeout(PATIENCE) else {
+                panic!("it stands still: {}", runtime.block_on(standing(&app)));
+            };
             told.take(fact);
             new = (told.0.len() - known) as u64;
         }
@@ -150,6 +161,8 @@ fn tasks_on_a_local_store() {
             // All agents die where they are.
             drop(app);
             runtime.shutdown_timeout(PATIENCE);
+            // Also what was told since it was decided: a run that has ended tells nothing again.
+            noted.try_iter().for_each(|fact| told.take(fact));
             kills += 1;
             continue;
         }
