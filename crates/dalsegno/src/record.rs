@@ -40,6 +40,8 @@ pub mod step {
     /// `StepSucceeded`: nothing but that the code has seen by now what the step came to, which was
     /// recorded before: 1, or left out.
     pub const SEEN: u64 = 10;
+    /// `StepSucceeded`, `RetrievalPerformed`: what was asked and what came of it, in words for people.
+    pub const SUMMARY: u64 = 11;
 }
 
 /// Fields of `StepFailed` and `RunFailed`.
@@ -270,6 +272,14 @@ pub(crate) fn retrieved(
     let mut event = succeeded(id, StepKind::Retrieval, output);
     event.kind = Kind::RetrievalPerformed;
     event.input = input;
+    event
+}
+
+/// With what was asked and what came of it, in words.
+pub(crate) fn with_summary(mut event: NewEvent, summary: Option<&str>) -> NewEvent {
+    if let Some(summary) = summary {
+        event.fields = event.fields.with(step::SUMMARY, summary);
+    }
     event
 }
 

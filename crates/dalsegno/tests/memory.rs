@@ -120,6 +120,24 @@ async fn a_lookup_is_one_event_with_all_that_decided_it() {
     let replayed = app.replay("monday").await.unwrap();
     assert!(replayed.is_same(), "{replayed}");
     assert_eq!(replayed.unchecked, 0);
+
+    // In words, for people.
+    let page = app.why("monday").await.unwrap().to_string();
+    let score = &hit["score"];
+    let words = format!(
+        "\"heating the oven\" finds document 1 (score {score}) in memory/kitchen at version 1"
+    );
+    assert!(page.contains(&words), "{words} in {page}");
+    assert!(page.contains("adds document 1 to memory/kitchen"), "{page}");
+    let timeline = dalsegno::timeline(&*store, "monday", None).await.unwrap();
+    let summaries = timeline
+        .steps
+        .iter()
+        .filter_map(|s| s.record.summary.as_ref());
+    assert_eq!(
+        summaries.filter(|summary| summary.contains(&words)).count(),
+        1
+    );
 }
 
 /// The run is written down between its search and its end; meanwhile the memory grows, and more.

@@ -63,7 +63,11 @@ async fn start_all(app: &Dalsegno) {
 async fn standing(app: &Dalsegno) -> String {
     let mut all = String::new();
     for agent in 0..AGENTS {
-        all += &app.why(&library::run_name(agent)).await.unwrap().to_string();
+        all += &app
+            .why(&library::run_name(agent))
+            .await
+            .unwrap()
+            .to_string();
     }
     all
 }

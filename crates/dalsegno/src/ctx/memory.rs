@@ -93,11 +93,13 @@ impl RunMemory {
                     }
                     Ok(found)
                 }
-                Asked::Ask(ticket) => {
+                Asked::Ask(mut ticket) => {
                     let open = memory.open().await;
                     let found = open.search(&query, &ranking).await;
                     let found = found.map(|hits| {
                         let found = Found::of(hits);
+                        let asked = found::query_words(&query);
+                        ticket.summary = Some(format!("{asked} {}", found.words(&memory.name)));
                         (found.to_json(&ranking), found.version, found)
                     });
                     memory.end(*ticket, found).await
@@ -123,8 +125,9 @@ impl RunMemory {
                     }
                     Ok(document)
                 }
-                Asked::Ask(ticket) => {
+                Asked::Ask(mut ticket) => {
                     let open = memory.open().await;
+                    ticket.summary = Some(format!("reads document {id} of {}", open.stream()));
                     let found = async {
                         let version = open.version().await?;
                         let document = FoundDocument::of(open.get(id).await?, version);

@@ -280,6 +280,7 @@ impl Journal {
                 if event.kind == Kind::RetrievalPerformed {
                     step.input = event.input.take();
                 }
+                step.summary = event.fields.text(record::step::SUMMARY).map(Into::into);
                 let output = match event.fields.number(record::step::SOURCE) {
                     Some(source) => Some(self.take_signal(source)),
                     None => event.output.take(),

@@ -93,6 +93,8 @@ pub struct Ticket {
     pub(crate) intent: Option<u64>,
     /// The version of a memory that its code saw.
     pub(crate) seen: Option<Version>,
+    /// What was asked and what came of it, in words for people.
+    pub(crate) summary: Option<String>,
     /// It counts for a budget until its outcome does.
     pub(super) counted: Option<Counted>,
     /// The run is busy until the step is finished.
@@ -375,6 +377,7 @@ impl Run {
             used: Usage::default(),
             intent: None,
             seen: None,
+            summary: None,
             counted: None,
             active: Some(active),
         }

@@ -66,6 +66,9 @@ impl Run {
         let step = &ticket.step.clone();
         let was_done = matches!(done, Done::Succeeded { .. });
         let mut events = outcome_events(step, done, &ticket.used);
+        if let (true, [event]) = (was_done, &mut events[..]) {
+            *event = record::with_summary(event.clone(), ticket.summary.as_deref());
+        }
         {
             let mut state = self.state();
             state.journal.memory = ticket.seen.or(state.journal.memory);
@@ -152,7 +155,8 @@ impl Run {
         other: Append,
     ) -> Result<Together, Stopped> {
         let step = &ticket.step;
-        let mut event = record::succeeded(&step.id, step.kind, Some(output));
+        let event = record::succeeded(&step.id, step.kind, Some(output));
+        let mut event = record::with_summary(event, ticket.summary.as_deref());
         event.memory = ticket.seen;
         let stream = other.stream.clone();
         let moved = AtomicBool::new(false);

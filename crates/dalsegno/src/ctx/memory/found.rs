@@ -16,6 +16,11 @@ use dalsegno_memory::{
 use dalsegno_store::{Hash, Version};
 use serde_json::{Value, json};
 
+/// So many hits are named to people.
+const SHOWN_HITS: usize = 5;
+/// So much of a query is.
+const SHOWN_CHARS: usize = 80;
+
 /// What a run found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -111,6 +116,22 @@ impl Found {
             words: hits.words,
             words_left_out: hits.words_left_out,
         }
+    }
+
+    /// For people: what was found where.
+    pub(super) fn words(&self, memory: &str) -> String {
+        let hits = self.hits.iter().take(SHOWN_HITS);
+        let mut hits: Vec<String> = hits
+            .map(|hit| format!("document {} (score {})", hit.id, hit.score))
+            .collect();
+        match self.hits.len() {
+            0 => hits.push("nothing".to_owned()),
+            all if all > SHOWN_HITS => hits.push(format!("and {} more", all - SHOWN_HITS)),
+            _ => {}
+        }
+        let Version { sequence, hash } = self.version;
+        let hits = hits.join(", ");
+        format!("finds {hits} in memory/{memory} at version {sequence} {hash}")
     }
 
     pub(super) fn to_json(&self, ranking: &RankingConfig) -> Value {
@@ -271,9 +292,22 @@ pub(super) fn version_of(value: &Value) -> Option<Version> {
     })
 }
 
-/// A document and its score, in words.
-pub(super) fn score_words(id: DocId, score: i64) -> String {
-    format!("document {id} (score {score})")
+/// What is asked, for people.
+pub(super) fn query_words(query: &Query) -> String {
+    let text = query.text.as_deref().map(|text| {
+        let mut cut: String = text.chars().take(SHOWN_CHARS).collect();
+        if cut.len() < text.len() {
+            cut.push('…');
+        }
+        format!("{cut:?}")
+    });
+    let vector = query.vector.as_ref();
+    let vector = vector.map(|vector| format!("a vector of {} dimensions", vector.dimension()));
+    let parts: Vec<String> = text.into_iter().chain(vector).collect();
+    match parts.is_empty() {
+        true => "nothing".to_owned(),
+        false => parts.join(" and "),
+    }
 }
 
 fn texts(value: &Value) -> Option<Vec<String>> {

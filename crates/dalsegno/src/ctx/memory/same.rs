@@ -3,7 +3,7 @@
 use dalsegno_memory::{AsOf, Hits, MemoryError, Query, RankingConfig};
 use dalsegno_store::Version;
 
-use super::found::{Found, score_words};
+use super::found::Found;
 use super::{RunMemory, Write};
 use crate::replay::DivergenceKind;
 use crate::run::Active;
@@ -29,7 +29,7 @@ impl RunMemory {
         match now {
             Err(MemoryError::Store(e)) => self.stop(e.into()).await,
             Err(other) => {
-                let words = self.words(then);
+                let words = then.words(&self.name);
                 self.differs(id, words, other.to_string()).await;
             }
             Ok(now) if now.config != then.ranking => {
@@ -45,8 +45,8 @@ impl RunMemory {
             }
             Ok(now) => {
                 if !is_same(then, &now) {
-                    let now = Found::of(now);
-                    self.differs(id, self.words(then), self.words(&now)).await;
+                    let now = Found::of(now).words(&self.name);
+                    self.differs(id, then.words(&self.name), now).await;
                 }
             }
         }
@@ -83,17 +83,6 @@ impl RunMemory {
     pub(super) async fn differs(&self, id: &StepId, then: String, now: String) {
         let kind = DivergenceKind::Retrieval;
         self.ctx.differs(id, kind, then, now).await;
-    }
-
-    fn words(&self, found: &Found) -> String {
-        let hits = found.hits.iter();
-        let hits = hits.map(|hit| score_words(hit.id, hit.score));
-        let hits: Vec<String> = hits.collect();
-        let hits = match hits.is_empty() {
-            true => "nothing".to_owned(),
-            false => hits.join(", "),
-        };
-        format!("finds {hits} in {}", at(&self.name, found.version))
     }
 }
 

@@ -51,6 +51,26 @@ impl Write {
         }
     }
 
+    /// For people.
+    fn words(&self, memory: &Memory, draft: &Draft) -> String {
+        let (sequence, memory) = (draft.sequence(), memory.stream());
+        match self {
+            Write::Add(_) if draft.append().is_none() => {
+                format!("document {sequence} was in {memory} under its key")
+            }
+            Write::Add(_) => format!("adds document {sequence} to {memory}"),
+            Write::Correct(id, _) => {
+                format!("corrects document {id} of {memory}, which is {sequence} now")
+            }
+            Write::Retract(id, _) => format!("retracts document {id} of {memory}"),
+            Write::Forget(ids, _) => {
+                let shown: Vec<String> = ids.iter().take(5).map(DocId::to_string).collect();
+                let rest = if ids.len() > shown.len() { ", …" } else { "" };
+                format!("forgets documents {}{rest} of {memory}", shown.join(", "))
+            }
+        }
+    }
+
     async fn draft(&self, memory: &Memory) -> std::result::Result<Draft, MemoryError> {
         match self {
             Write::Add(document) => memory.draft_add(document).await,
@@ -113,6 +133,7 @@ impl RunMemory {
             };
             ticket.seen = Some(draft.seen());
             let sequence = draft.sequence();
+            ticket.summary = Some(write.words(&memory, &draft));
             let output = encode(&json!({ "sequence": sequence }))?;
             let Some(append) = draft.append() else {
                 let (output, usage) = (Some(output), Default::default());
