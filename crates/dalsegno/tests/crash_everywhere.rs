@@ -328,7 +328,7 @@ fn every_broken_rule_is_found() {
     }
 }
 
-/// Adds, searches, corrects and retracts, and tells the world what it found: whatever a process dies
+/// Adds, searches, corrects, retracts and forgets, and tells the world what it found: whatever a process dies
 /// at, the memory has each document once and the search found the same.
 fn with_memory(builder: Builder, world: World) -> Builder {
     use dalsegno::memory::{NewDocument, Query, RankingConfig};
@@ -358,6 +358,8 @@ fn with_memory(builder: Builder, world: World) -> Builder {
                 })
                 .await?;
             kitchen.retract(wrong, "it is hot").await?;
+            let secret = kitchen.add(NewDocument::fact("The safe is open.")).await?;
+            kitchen.forget(&[secret], "it is a secret").await?;
             let last = kitchen.search(&Query::words("oven"), &ranking).await?;
             let hits = |found: dalsegno::memory::Found| -> Vec<(u64, i64, String)> {
                 let hits = found.hits.iter();

@@ -325,6 +325,55 @@ async fn a_replay_finds_what_is_not_the_same() {
     );
 }
 
+/// What the origin has written is not written again, wherever the fork begins.
+#[tokio::test]
+async fn a_fork_shares_what_was_found_and_written() {
+    let store = store_on(&SimDisk::new(1));
+    async fn agent(ctx: Ctx, (): ()) -> Result<(u64, Vec<(u64, i64)>)> {
+        let kitchen = ctx.memory("kitchen");
+        let id = kitchen.add(NewDocument::fact("an oven")).await?;
+        let found = kitchen.search(&oven(), &RankingConfig::default()).await?;
+        let hits = found.hits.iter().map(|hit| (hit.id.0, hit.score));
+        Ok((id.0, hits.collect()))
+    }
+    let app = open(&store, Builder::new().agent("a", agent)).await;
+    let origin: Value = app.run("a", "r", &()).await.unwrap();
+    let recorded = events(&store, &StreamId::run("r").unwrap()).await;
+    let of = |kind: Kind| {
+        let found = recorded.iter().find(|event| event.kind == kind);
+        found.unwrap().sequence
+    };
+    let (intent, looked) = (of(Kind::StepIntended), of(Kind::RetrievalPerformed));
+    for cut in intent..=recorded.len() as u64 {
+        let name = format!("fork-{cut}");
+        let fork = dalsegno::Fork::at(cut).named(&name);
+        let run = app.fork("r", fork).await.unwrap();
+        let forked: Value = run.result().await.unwrap();
+        assert_eq!(forked, origin, "at {cut}");
+        let replayed = app.replay(&name).await.unwrap();
+        assert!(replayed.is_same(), "at {cut}: {replayed}");
+    }
+    let kitchen = app.memory("kitchen").await.unwrap();
+    assert_eq!(kitchen.version().await.unwrap().sequence, 1);
+
+    // What it found is changed in the fork only.
+    let mut found = json_of(recorded[looked as usize - 1].output.as_ref());
+    found["hits"][0]["score"] = json!(7);
+    let step = dalsegno::Fork::at(recorded.len() as u64).named("changed");
+    let run = app.fork("r", step.with_outcome("kitchen.search#1", &found).unwrap());
+    let changed: Value = run.await.unwrap().result().await.unwrap();
+    assert_eq!(changed, json!([1, [[1, 7]]]));
+    let replayed = app.replay("changed").await.unwrap();
+    assert!(replayed.is_same(), "{replayed}");
+    let write = dalsegno::Fork::at(recorded.len() as u64).named("no");
+    let error = app.fork(
+        "r",
+        write.with_outcome("kitchen.add#1", &json!({})).unwrap(),
+    );
+    let error = error.await.unwrap_err().to_string();
+    assert!(error.contains("a write to a memory"), "{error}");
+}
+
 /// Counts how often it is asked.
 #[derive(Debug)]
 struct Counting(EmbedderId, AtomicUsize);
