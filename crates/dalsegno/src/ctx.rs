@@ -28,6 +28,10 @@ mod catch;
 mod checkpoint;
 mod child;
 mod conversation;
+#[cfg(feature = "memory")]
+mod embed;
+#[cfg(feature = "memory")]
+mod memory;
 mod plan;
 mod retry;
 mod values;
@@ -39,6 +43,10 @@ pub use checkpoint::CheckpointCall;
 pub use child::ChildRun;
 pub use conversation::Conversation;
 pub(crate) use conversation::Said;
+#[cfg(feature = "memory")]
+pub use embed::{EMBED_LIMIT_BYTES, EMBED_LIMIT_TEXTS};
+#[cfg(feature = "memory")]
+pub use memory::{Found, FoundDocument, FoundHit, RunMemory};
 pub use retry::Retry;
 pub use waits::{SignalWait, SignalWaitFor};
 
@@ -131,14 +139,19 @@ impl Ctx {
             Ok(value) => value,
             Err(e) => {
                 let wanted = std::any::type_name::<T>();
-                let reason = format!(
-                    "what is recorded for {id} cannot be read as {wanted}: {e}: bring the old type \
-                     back, or one that reads both"
-                );
-                let attention = Attention::new(AttentionKind::Mismatch, reason).at(id);
-                self.frozen(Stopped::Attention(attention)).await
+                self.unreadable(id, wanted, &e.to_string()).await
             }
         }
+    }
+
+    /// What is recorded is not what the code wants: the run stops here.
+    async fn unreadable<T>(&self, id: &StepId, wanted: &str, why: &str) -> T {
+        let reason = format!(
+            "what is recorded for {id} cannot be read as {wanted}: {why}: bring the old type back, \
+             or one that reads both"
+        );
+        let attention = Attention::new(AttentionKind::Mismatch, reason).at(id);
+        self.frozen(Stopped::Attention(attention)).await
     }
 
     /// What is recorded of a step, as the code wants it.

@@ -53,6 +53,8 @@ pub(crate) struct Engine {
     pub settings: Settings,
     pub syncer: Arc<Syncer>,
     pub ledger: Arc<Ledger>,
+    #[cfg(feature = "memory")]
+    pub memories: Arc<crate::memories::Memories>,
     pub agents: HashMap<String, Arc<dyn Agent>>,
     /// This opening of the store.
     pub session: String,

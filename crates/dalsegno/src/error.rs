@@ -11,6 +11,10 @@ pub enum Error {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A memory.
+    #[cfg(feature = "memory")]
+    #[error(transparent)]
+    Memory(#[from] dalsegno_memory::MemoryError),
     /// A name that cannot be one.
     #[error(transparent)]
     Name(#[from] NameError),

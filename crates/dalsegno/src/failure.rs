@@ -67,6 +67,9 @@ pub enum FailureKind {
     Encoding,
     /// Something was asked for that cannot be.
     Misuse,
+    /// A document of a memory was corrected, retracted or forgotten before: read again and decide
+    /// anew.
+    Ended,
 }
 
 macro_rules! numbered {
@@ -107,6 +110,7 @@ numbered! { FailureKind:
     TooLarge = 8, "too-large";
     Encoding = 9, "encoding";
     Misuse = 10, "misuse";
+    Ended = 11, "ended";
 }
 
 numbered! { Certainty:

@@ -288,6 +288,11 @@ fn cut(seen: &Journal, fork: &Fork, at: u64) -> Result<u64, String> {
             StepKind::Approval => {
                 return Err(format!("{id} is an approval: only a person answers it"));
             }
+            StepKind::Memory => {
+                return Err(format!(
+                    "{id} is a write to a memory, which the fork shares: change what came before it"
+                ));
+            }
             StepKind::Sleep
             | StepKind::SendSignal
             | StepKind::Event

@@ -77,6 +77,8 @@ pub struct StepRecord {
     pub child: Option<StreamId>,
     /// The idempotency key that it was sent with, if that is not the run's own: a fork took it over.
     pub key: Option<String>,
+    /// What was asked and what came of it, in words for people, if it says so itself.
+    pub summary: Option<Box<str>>,
     /// What it used.
     pub usage: Usage,
     /// The event of its first intent, or of its outcome if it had none.
@@ -108,6 +110,7 @@ impl StepRecord {
             not_done: false,
             child: None,
             key: None,
+            summary: None,
             usage: Usage::default(),
             first: event.sequence,
             last: event.sequence,

@@ -24,6 +24,7 @@
 //! | start other agents, and tell them | [`Ctx::child`], [`Ctx::send_signal`] |
 //! | get what is never the same | [`Ctx::now`], [`Ctx::random`], [`Ctx::uuid`] |
 //! | note something | [`Ctx::event`], [`Ctx::checkpoint`], [`Ctx::conversation`] |
+//! | know something, together with other agents | [`Ctx::memory`], [`Ctx::embed`]: see [`memory`] |
 //! | change code under runs that are under way | [`Ctx::patched`] |
 //! | try a step again, limit its time, ask a person for it | [`StepCall::retry`], [`StepCall::timeout`], [`StepCall::approval`] |
 //!
@@ -56,6 +57,10 @@ mod failure;
 mod fork;
 mod journal;
 mod ledger;
+#[cfg(feature = "memory")]
+mod memories;
+#[cfg(feature = "memory")]
+pub mod memory;
 mod orders;
 pub mod record;
 mod recovery;

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::step::{StepId, StepKind};
 
 /// Fields of events about a step: `StepIntended`, `StepSucceeded`, `StepFailed`, `StepResolved`,
-/// `DecisionCommitted`, `ApprovalRequested`, `ApprovalAnswered`, and the user's own kinds.
+/// `DecisionCommitted`, `RetrievalPerformed`, `ApprovalRequested`, `ApprovalAnswered`, and the user's own kinds.
 pub mod step {
     /// Its identity.
     pub const STEP: u64 = 1;
@@ -40,6 +40,8 @@ pub mod step {
     /// `StepSucceeded`: nothing but that the code has seen by now what the step came to, which was
     /// recorded before: 1, or left out.
     pub const SEEN: u64 = 10;
+    /// `StepSucceeded`, `RetrievalPerformed`: what was asked and what came of it, in words for people.
+    pub const SUMMARY: u64 = 11;
 }
 
 /// Fields of `StepFailed` and `RunFailed`.
@@ -258,6 +260,26 @@ pub(crate) fn succeeded(id: &StepId, kind: StepKind, output: Option<NewPayload>)
         .with(step::KIND, kind.number());
     let mut event = NewEvent::new(Kind::StepSucceeded).with_fields(fields);
     event.output = output;
+    event
+}
+
+/// Something was looked up in a memory: what was asked, and what was found.
+pub(crate) fn retrieved(
+    id: &StepId,
+    input: Option<NewPayload>,
+    output: Option<NewPayload>,
+) -> NewEvent {
+    let mut event = succeeded(id, StepKind::Retrieval, output);
+    event.kind = Kind::RetrievalPerformed;
+    event.input = input;
+    event
+}
+
+/// With what was asked and what came of it, in words.
+pub(crate) fn with_summary(mut event: NewEvent, summary: Option<&str>) -> NewEvent {
+    if let Some(summary) = summary {
+        event.fields = event.fields.with(step::SUMMARY, summary);
+    }
     event
 }
 

@@ -21,6 +21,7 @@
 //! | a step more, a step less, other names, another order | diverged |
 //! | another decision, other content of an event, mark or request, another state after a turn | diverged |
 //! | another result, another failure, a panic | diverged |
+//! | the same lookup in the same version of a memory, and it finds something else | diverged |
 //!
 //! A replay is stricter than recovery. Recovery takes the recorded decision if the code comes to
 //! another one, and lets steps be served in any order. A replay hands out outcomes one at a time, in
@@ -41,6 +42,8 @@ use crate::agent::Agent;
 use crate::engine::{Builder, Dalsegno};
 use crate::error::Error;
 use crate::journal::{Journal, StepRecord};
+#[cfg(feature = "memory")]
+use crate::memories::Memories;
 use crate::run::shown;
 use crate::runtime::{Runtime, Tokio};
 use crate::step::{StepId, StepKind};
@@ -67,6 +70,9 @@ pub struct Replayed {
     pub agent: String,
     /// Outcomes that the code was given from the record.
     pub steps: u64,
+    /// Lookups in a memory that could not be made again to be compared, because documents of that
+    /// version were forgotten since.
+    pub unchecked: u64,
     /// Of a loop: turns that ended as they had.
     pub turns: u64,
     /// What it came to.
@@ -121,6 +127,8 @@ pub enum DivergenceKind {
     Result,
     /// What is recorded cannot be read as the type that the code wants.
     Unreadable,
+    /// The same lookup in the same version of a memory finds something else.
+    Retrieval,
     /// The code panics.
     Panic,
 }
@@ -136,6 +144,7 @@ impl fmt::Display for DivergenceKind {
             DivergenceKind::Turn => "another turn",
             DivergenceKind::Result => "another result",
             DivergenceKind::Unreadable => "an unreadable record",
+            DivergenceKind::Retrieval => "another retrieval",
             DivergenceKind::Panic => "a panic",
         })
     }
@@ -225,6 +234,13 @@ impl fmt::Display for Replayed {
             "{} ({}): {} steps replayed",
             self.run, self.agent, self.steps
         )?;
+        if self.unchecked > 0 {
+            let many = self.unchecked;
+            write!(
+                f,
+                " ({many} retrievals not compared, documents were forgotten since)"
+            )?;
+        }
         match &self.verdict {
             ReplayVerdict::SameEnd => write!(f, ", the same end"),
             ReplayVerdict::RecordEnds { next } if next.is_empty() => {
@@ -250,6 +266,9 @@ pub(crate) struct Parts<'a> {
     pub store: &'a Arc<dyn Store>,
     pub runtime: Arc<dyn Runtime>,
     pub agents: &'a HashMap<String, Arc<dyn Agent>>,
+    /// For reading only.
+    #[cfg(feature = "memory")]
+    pub memories: Arc<Memories>,
 }
 
 impl Dalsegno {
@@ -276,6 +295,8 @@ impl Dalsegno {
             store: &self.engine.store,
             runtime: Arc::clone(&self.engine.runtime),
             agents: &self.engine.agents,
+            #[cfg(feature = "memory")]
+            memories: to_read(&self.engine.store),
         }
     }
 
@@ -325,8 +346,16 @@ impl Builder {
             store,
             runtime,
             agents: &self.agents,
+            #[cfg(feature = "memory")]
+            memories: to_read(store),
         })
     }
+}
+
+/// The memories of a store, to be read.
+#[cfg(feature = "memory")]
+fn to_read(store: &Arc<dyn Store>) -> Arc<Memories> {
+    Memories::new(Arc::new(read_only::ReadOnly(Arc::clone(store))))
 }
 
 /// A run and its last event.

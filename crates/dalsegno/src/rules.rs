@@ -19,18 +19,23 @@ pub enum Rule {
     TellWhenDurable,
     /// The end of a child and the step of its parent are one append.
     OneEnd,
+    /// A write to a memory and the outcome of its step are one append.
+    // Without memories nobody can break it.
+    #[cfg_attr(not(feature = "memory"), allow(dead_code))]
+    OneWrite,
 }
 
 #[cfg(feature = "mutants")]
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 6] = [
+    pub const ALL: [Rule; 7] = [
         Rule::IntentBeforeEffect,
         Rule::NeverRepeatOnce,
         Rule::KeyFromIdentity,
         Rule::RecordWhatItDependsOn,
         Rule::TellWhenDurable,
         Rule::OneEnd,
+        Rule::OneWrite,
     ];
 }
 

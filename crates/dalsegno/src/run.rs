@@ -25,6 +25,8 @@ use crate::ctx::Said;
 use crate::effect::{Durability, Granularity};
 use crate::journal::Journal;
 use crate::ledger::{Ledger, Spent};
+#[cfg(feature = "memory")]
+use crate::memories::Memories;
 use crate::replay::ReplayGate;
 use crate::rules::{Mutant, Rule};
 use crate::runtime::Runtime;
@@ -42,6 +44,8 @@ pub(crate) use append::NotRecorded;
 pub use begin::{Begun, Doubt, Step, Ticket};
 pub(crate) use begin::{compare, same_payload, shown, shown_new};
 pub use finish::Done;
+#[cfg(feature = "memory")]
+pub(crate) use finish::Together;
 pub(crate) use hold::Hold;
 use kept_back::KeptBack;
 pub(crate) use waits::{Active, Idle, Sight, Wait};
@@ -96,6 +100,8 @@ pub(crate) struct Around {
     pub runtime: Arc<dyn Runtime>,
     pub syncer: Arc<Syncer>,
     pub ledger: Arc<Ledger>,
+    #[cfg(feature = "memory")]
+    pub memories: Arc<Memories>,
 }
 
 /// A run in the hands of a worker.
@@ -109,6 +115,8 @@ pub struct Run {
     pub(crate) hold: Arc<Hold>,
     pub(crate) syncer: Arc<Syncer>,
     pub(crate) ledger: Arc<Ledger>,
+    #[cfg(feature = "memory")]
+    pub(crate) memories: Arc<Memories>,
     lineage: String,
     state: Mutex<RunState>,
 }
@@ -180,6 +188,8 @@ impl Run {
             runtime,
             syncer,
             ledger,
+            #[cfg(feature = "memory")]
+            memories,
         } = around;
         journal.begin_replay();
         if token.is_none() {
@@ -198,6 +208,8 @@ impl Run {
             hold,
             syncer,
             ledger,
+            #[cfg(feature = "memory")]
+            memories,
             lineage,
             state: Mutex::new(RunState {
                 journal,

@@ -396,6 +396,8 @@ async fn begin(
         store: Arc::clone(store),
         syncer: Syncer::new(Arc::clone(store), Arc::clone(&runtime), None),
         ledger: Ledger::new(Arc::clone(store)),
+        #[cfg(feature = "memory")]
+        memories: crate::memories::Memories::new(Arc::clone(store)),
         runtime,
     };
     let run = Run::new(id.clone(), around, settings, hold, journal);

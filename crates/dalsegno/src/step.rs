@@ -54,6 +54,8 @@ pub enum StepKind {
     Checkpoint,
     /// A message of a conversation.
     Message,
+    /// A write to a memory.
+    Memory,
 }
 
 // The numbers are part of the format.
@@ -73,6 +75,7 @@ numbered! { StepKind:
     Retrieval = 13, "retrieval";
     Checkpoint = 14, "checkpoint";
     Message = 15, "message";
+    Memory = 16, "memory";
 }
 
 /// A step's identity within its run.

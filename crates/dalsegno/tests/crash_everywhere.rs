@@ -318,11 +318,74 @@ fn every_broken_rule_is_found() {
                 .any_result()
                 .granularity(Granularity::PlanStep),
             Rule::OneEnd => CrashEverywhere::new("loop", &2, with_children),
+            Rule::OneWrite => CrashEverywhere::new("cook", &(), with_memory),
             _ => CrashEverywhere::new("twelve", &(), register(false)),
         };
         match test.break_rule(rule).run() {
             Ok(report) => panic!("{rule:?} was broken, and nothing was found: {report}"),
             Err(broken) => println!("{rule:?}: {} (died at {:?})", broken.what, broken.died_at),
+        }
+    }
+}
+
+/// Adds, searches, corrects, retracts and forgets, and tells the world what it found: whatever a process dies
+/// at, the memory has each document once and the search found the same.
+fn with_memory(builder: Builder, world: World) -> Builder {
+    use dalsegno::memory::{NewDocument, Query, RankingConfig};
+    builder.agent("cook", move |ctx: Ctx, (): ()| {
+        let world = world.clone();
+        async move {
+            let kitchen = ctx.memory("kitchen");
+            let ranking = RankingConfig::default();
+            let oven = NewDocument::fact("The oven takes 12 minutes.").source("manual");
+            let oven = kitchen.add(oven).await?;
+            let wrong = kitchen.add(NewDocument::fact("The oven is cold.")).await?;
+            let found = kitchen.search(&Query::words("oven"), &ranking).await?;
+            let inside = world.clone();
+            let seen = ctx
+                .plan_step("tell", move |ctx| async move {
+                    let kitchen = ctx.memory("kitchen");
+                    let tools = Tools {
+                        ctx: ctx.clone(),
+                        world: inside.clone(),
+                    };
+                    let new = NewDocument::fact("The new oven takes 7 minutes.");
+                    let new = kitchen.correct(oven, new).await?;
+                    let seen = kitchen.get(new).await?;
+                    let seen = seen.content.unwrap().text;
+                    tools.write(&ctx, "tell", &seen).await?;
+                    Ok(seen)
+                })
+                .await?;
+            kitchen.retract(wrong, "it is hot").await?;
+            let secret = kitchen.add(NewDocument::fact("The safe is open.")).await?;
+            kitchen.forget(&[secret], "it is a secret").await?;
+            let last = kitchen.search(&Query::words("oven"), &ranking).await?;
+            let hits = |found: dalsegno::memory::Found| -> Vec<(u64, i64, String)> {
+                let hits = found.hits.iter();
+                let hits = hits.map(|hit| (hit.id.0, hit.score, hit.text().to_owned()));
+                hits.collect()
+            };
+            let version = kitchen.version().await?;
+            Ok((hits(found), hits(last), seen, version.sequence))
+        }
+    })
+}
+
+#[test]
+fn memories() {
+    for granularity in [
+        Granularity::ToolCall,
+        Granularity::PlanStep,
+        Granularity::Decision,
+    ] {
+        for durability in durabilities() {
+            let test = CrashEverywhere::new("cook", &(), with_memory).and_again(3);
+            let test = test.granularity(granularity).durability(durability);
+            match test.run() {
+                Ok(report) => println!("{granularity:?} {durability:?}: {report}"),
+                Err(broken) => panic!("{granularity:?} {durability:?}: {broken}"),
+            }
         }
     }
 }

@@ -61,6 +61,32 @@ async fn a_report_is_sent_when_a_person_has_approved_it() {
     assert_eq!(journal.steps.len(), 3);
 }
 
+async fn cook(ctx: Ctx, (): ()) -> Result<usize> {
+    use dalsegno::memory::{NewDocument, Query, RankingConfig};
+    let kitchen = ctx.memory("kitchen");
+    let oven = kitchen
+        .add(NewDocument::fact("The oven heats up in 12 minutes.").source("manual"))
+        .await?;
+    let found = kitchen
+        .search(&Query::words("heating the oven"), &RankingConfig::default())
+        .await?;
+    kitchen
+        .correct(
+            oven,
+            NewDocument::fact("The new oven heats up in 7 minutes."),
+        )
+        .await?;
+    Ok(found.hits.len())
+}
+
+#[tokio::test]
+async fn what_agents_know() {
+    let dir = TempDir::new("readme-memory");
+    let app = Dalsegno::builder().agent("cook", cook);
+    let app = app.open(dir.path()).await.unwrap();
+    assert_eq!(app.run::<_, usize>("cook", "monday", &()).await.unwrap(), 1);
+}
+
 /// What a program for many machines is made of. It runs in the story's tests.
 #[allow(dead_code)]
 async fn many_machines() -> std::result::Result<(), dalsegno::Error> {

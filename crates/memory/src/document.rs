@@ -275,6 +275,21 @@ impl NewDocument {
         self
     }
 
+    /// What it is.
+    pub fn kind(&self) -> DocKind {
+        self.kind
+    }
+
+    /// What it says.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// The key that it is added under, if it has one.
+    pub fn key_name(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
     /// Fails if it cannot be kept.
     pub(crate) fn check(&self) -> Result<(), MemoryError> {
         let content = &self.content;

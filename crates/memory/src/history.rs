@@ -83,6 +83,10 @@ pub(crate) fn ending_of(table: &Table, number: u32) -> Option<(HowEnded, u64)> {
     }
 }
 
+fn too_busy() -> StoreError {
+    StoreError::Backend("others forget all the time what it finds: try again".into())
+}
+
 impl Memory {
     pub(crate) async fn ended(&self, how: HowEnded, sequence: u64) -> Result<Ended, StoreError> {
         let stream = &self.inner.stream;
@@ -122,6 +126,57 @@ impl Memory {
             }
         }
         Err(self.not_found(id))
+    }
+
+    /// What documents say, in the order given; of each that is forgotten, by whom and when. For who
+    /// has noted ids, as a run has of what it found.
+    ///
+    /// # Errors
+    /// One of them was never there, or the store failed.
+    pub async fn contents_of(
+        &self,
+        ids: &[DocId],
+    ) -> Result<Vec<Result<Content, Ended>>, MemoryError> {
+        for _ in 0..TRIES {
+            self.inner.follow(&HashMap::new()).await?;
+            let mut readable = Vec::new();
+            let mut endings = Vec::with_capacity(ids.len());
+            {
+                let state = self.inner.read();
+                let table = &state.table;
+                for id in ids {
+                    let number = table.find(id.0).ok_or_else(|| self.not_found(*id))?;
+                    let ending = ending_of(table, number);
+                    let ending = ending.filter(|(how, _)| *how == HowEnded::Forgotten);
+                    if ending.is_none() {
+                        readable.push(number);
+                    }
+                    endings.push(ending);
+                }
+            }
+            let Some(contents) = self.contents(&readable).await? else {
+                continue;
+            };
+            let mut contents = contents.into_iter();
+            let mut said = Vec::with_capacity(ids.len());
+            for (id, ending) in ids.iter().zip(endings) {
+                said.push(match ending {
+                    Some((how, sequence)) => Err(self.ended(how, sequence).await?),
+                    None => Ok(contents.next().ok_or_else(|| self.not_found(*id))?),
+                });
+            }
+            return Ok(said);
+        }
+        Err(too_busy().into())
+    }
+
+    /// The version that is meant, if this memory has or had it.
+    ///
+    /// # Errors
+    /// There is no such version, or it is of another history.
+    pub async fn version_at(&self, as_of: AsOf) -> Result<Version, MemoryError> {
+        self.inner.follow(&HashMap::new()).await?;
+        self.version_of(&self.inner.read().table, as_of)
     }
 
     /// Documents by their numbers; `None` if one of them cannot be read any more.
@@ -387,8 +442,7 @@ impl Memory {
             hits.words_left_out = asked.left_out;
             return Ok(hits);
         }
-        let why = "others forget all the time what it finds: try again".into();
-        Err(StoreError::Backend(why).into())
+        Err(too_busy().into())
     }
 
     /// Sees to it that the indexes that a search needs know all documents.

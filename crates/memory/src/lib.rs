@@ -51,6 +51,7 @@ mod config;
 mod content;
 mod document;
 mod dot;
+mod draft;
 mod error;
 mod history;
 mod index;
@@ -69,6 +70,7 @@ pub use document::{
     CERTAIN, Content, DocId, DocKind, Document, Ended, HowEnded, LABEL_LIMIT_BYTES, LABELS_LIMIT,
     NewDocument, Scope, TEXT_LIMIT_BYTES,
 };
+pub use draft::Draft;
 pub use error::MemoryError;
 pub use history::{Change, Changed, Revision};
 pub use memory::{Forgotten, Memory, MemoryOptions};

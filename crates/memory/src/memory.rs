@@ -15,18 +15,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
-use dalsegno_store::{Append, NewEvent, Store, StoreError, StreamId, Version};
+use dalsegno_store::{Append, EventRef, NewEvent, Store, StoreError, StreamId, Version};
 
 use crate::content;
-use crate::document::{Content, DocId, LABEL_LIMIT_BYTES, NewDocument, within};
+use crate::document::{DocId, NewDocument};
 use crate::dot::Way;
+use crate::draft::Draft;
 use crate::error::MemoryError;
 use crate::record;
 use crate::search::Scratch;
 use crate::state::{Inner, State};
-
-/// So many documents are forgotten by one event, at most: their names fit into it.
-const FORGET_LIMIT: usize = 4000;
 
 /// How a memory is opened.
 #[derive(Clone, Debug)]
@@ -84,6 +82,7 @@ impl MemoryOptions {
         Ok(Memory {
             inner: Arc::new(inner),
             by: None,
+            cause: None,
         })
     }
 }
@@ -96,6 +95,7 @@ impl MemoryOptions {
 pub struct Memory {
     pub(crate) inner: Arc<Inner>,
     pub(crate) by: Option<Arc<str>>,
+    pub(crate) cause: Option<EventRef>,
 }
 
 /// What forgetting came to.
@@ -121,8 +121,17 @@ impl Memory {
     /// history when content is forgotten.
     pub fn by(&self, author: &str) -> Memory {
         Memory {
-            inner: Arc::clone(&self.inner),
             by: Some(author.into()),
+            ..self.clone()
+        }
+    }
+
+    /// A handle whose writes name the event that led to them, as of a run. A document that names
+    /// another one keeps that.
+    pub fn caused_by(&self, event: EventRef) -> Memory {
+        Memory {
+            cause: Some(event),
+            ..self.clone()
         }
     }
 
@@ -201,12 +210,13 @@ impl Memory {
                 return Ok(plan.ids(head.sequence));
             }
             let events = wanted.iter().map(|at| {
-                record::add(
+                let event = record::add(
                     &documents[*at],
                     encoded[*at].clone(),
                     self.by.as_deref(),
                     None,
-                )
+                );
+                self.because(event)
             });
             let expect = (needs_head || expected.is_some()).then_some(head);
             let Some(first) = self.append(events.collect(), expect).await? else {
@@ -222,7 +232,7 @@ impl Memory {
     }
 
     /// Decides which documents are new, and whether that is so only at this version.
-    fn plan(&self, documents: &[NewDocument]) -> Result<(Plan, bool), MemoryError> {
+    pub(crate) fn plan(&self, documents: &[NewDocument]) -> Result<(Plan, bool), MemoryError> {
         let state = self.inner.read();
         let table = &state.table;
         let mut plan = Plan::default();
@@ -272,18 +282,10 @@ impl Memory {
     /// # Errors
     /// [`MemoryError::Ended`] if somebody was faster; else as [`Memory::add`].
     pub async fn correct(&self, id: DocId, new: NewDocument) -> Result<DocId, MemoryError> {
-        new.check()?;
-        let encoded = content::encode(&new.content)?;
         loop {
-            let head = self.inner.follow(&HashMap::new()).await?;
-            self.must_be_there(id, false).await?;
-            self.plan(std::slice::from_ref(&new))?;
-            let by = self.by.as_deref();
-            let event = record::add(&new, encoded.clone(), by, Some(id.0));
-            if let Some(first) = self.append(vec![event], Some(head)).await? {
-                let own: HashMap<u64, Content> = [(first, new.content)].into();
-                self.inner.follow(&own).await?;
-                return Ok(DocId(first));
+            let draft = self.draft_correct(id, &new).await?;
+            if let Some(sequence) = self.write(draft).await? {
+                return Ok(DocId(sequence));
             }
         }
     }
@@ -293,12 +295,9 @@ impl Memory {
     /// # Errors
     /// [`MemoryError::Ended`] if somebody was faster; or the store failed.
     pub async fn retract(&self, id: DocId, reason: &str) -> Result<Version, MemoryError> {
-        within("a reason", reason.len(), LABEL_LIMIT_BYTES)?;
         loop {
-            let head = self.inner.follow(&HashMap::new()).await?;
-            self.must_be_there(id, false).await?;
-            let event = record::retract(id.0, self.by.as_deref(), reason);
-            if self.append(vec![event], Some(head)).await?.is_some() {
+            let draft = self.draft_retract(id, reason).await?;
+            if self.write(draft).await?.is_some() {
                 return self.version().await;
             }
         }
@@ -317,51 +316,35 @@ impl Memory {
     /// A document is not there or forgotten already, and then none is forgotten. Or the store
     /// failed; if the event was written, what is left is removed when the memory is next opened.
     pub async fn forget(&self, ids: &[DocId], reason: &str) -> Result<Forgotten, MemoryError> {
-        within("a reason", reason.len(), LABEL_LIMIT_BYTES)?;
-        within("a list of documents to forget", ids.len(), FORGET_LIMIT)?;
         let mut ids = ids.to_vec();
         ids.sort_unstable();
         ids.dedup();
-        let said_at = loop {
-            let head = self.inner.follow(&HashMap::new()).await?;
-            for id in &ids {
-                self.must_be_there(*id, true).await?;
-            }
-            if ids.is_empty() {
-                return Ok(Forgotten { ids, version: head });
-            }
-            let subjects: Vec<u64> = ids.iter().map(|id| id.0).collect();
-            let event = record::forget(&subjects, self.by.as_deref(), reason);
-            if let Some(first) = self.append(vec![event], Some(head)).await? {
-                break first;
-            }
-        };
-        // Read while it is all there, so that it need not be made again from the stream.
-        let analyser = crate::Analyser::default();
-        self.inner.complete_words(analyser).await.ok();
-        self.inner.complete_vectors().await.ok();
-        self.inner.drop_kept().await?;
-        let store = &self.inner.store;
-        store.erase_forgotten(&self.inner.stream, said_at).await?;
-        let version = self.inner.follow(&HashMap::new()).await?;
-        {
-            let mut state = self.inner.write();
-            let earlier = state.table.erased_until;
-            let open = state
-                .table
-                .forgets
-                .iter()
-                .any(|at| earlier < *at && *at < said_at);
-            if !open {
-                state.table.erased_until = said_at;
+        loop {
+            let draft = self.draft_forget(&ids, reason).await?;
+            if ids.is_empty() || self.write(draft).await?.is_some() {
+                let version = self.version().await?;
+                return Ok(Forgotten { ids, version });
             }
         }
-        self.inner.keep().await?;
-        Ok(Forgotten { ids, version })
+    }
+
+    /// Appends a draft, and waits until it is durable; `None` if the memory has moved.
+    async fn write(&self, draft: Draft) -> Result<Option<u64>, MemoryError> {
+        let seen = draft.seen();
+        let events = draft.append().map_or_else(Vec::new, |append| append.events);
+        let Some(sequence) = self.append(events, Some(seen)).await? else {
+            return Ok(None);
+        };
+        self.written(draft).await?;
+        Ok(Some(sequence))
     }
 
     /// Fails if a document is not there or has ended; or, if that does not matter, is forgotten.
-    async fn must_be_there(&self, id: DocId, may_have_ended: bool) -> Result<(), MemoryError> {
+    pub(crate) async fn must_be_there(
+        &self,
+        id: DocId,
+        may_have_ended: bool,
+    ) -> Result<(), MemoryError> {
         let ended = {
             let state = self.inner.read();
             let table = &state.table;
@@ -411,10 +394,10 @@ impl Memory {
 
 /// Where documents that are to be added are, or will be.
 #[derive(Debug, Default)]
-struct Plan {
+pub(crate) struct Plan {
     places: Vec<Place>,
     /// Those that are new, in order.
-    new: Vec<usize>,
+    pub(crate) new: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -425,7 +408,7 @@ enum Place {
 
 impl Plan {
     /// Given the sequence before the first new one.
-    fn ids(&self, before: u64) -> Vec<DocId> {
+    pub(crate) fn ids(&self, before: u64) -> Vec<DocId> {
         let places = self.places.iter().map(|place| match place {
             Place::There(sequence) => DocId(*sequence),
             Place::New(at) => DocId(before + 1 + *at as u64),

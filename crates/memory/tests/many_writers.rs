@@ -12,7 +12,7 @@ use common::*;
 use dalsegno_memory::{AsOf, DocId, HowEnded, Memory, MemoryError, NewDocument, Vector};
 use dalsegno_postgres::PostgresOptions;
 use dalsegno_simdisk::SimDisk;
-use dalsegno_store::Store;
+use dalsegno_store::{Append, EventRef, Kind, NewEvent, Store, StreamId};
 
 /// Everything can be asked from a task of a runtime with many threads.
 #[test]
@@ -203,4 +203,55 @@ fn vectors_of_two_dimensions_do_not_begin_together() {
         Ok(_) => false,
     });
     assert_eq!(refused.count(), 7);
+}
+
+/// Two who draft on the same version: the second append is refused, changes nothing, and is drafted
+/// again; what is appended with it is whole or absent.
+#[test]
+fn a_draft_and_the_events_beside_it_are_appended_together_or_not_at_all() {
+    let store: Arc<dyn Store> = Arc::new(simulated(&SimDisk::new(1)));
+    block_on(async {
+        let memory = Memory::open(Arc::clone(&store), "life").await.unwrap();
+        let run = StreamId::run("r").unwrap();
+        let step = EventRef {
+            stream: run.clone(),
+            sequence: 1,
+        };
+        let memory = memory.by("r").caused_by(step.clone());
+        let beside = |kind: &str| Append::to(run.clone(), vec![NewEvent::new(user(kind))]);
+        let new = NewEvent::new(Kind::RunCreated);
+        let created = Append::to(run.clone(), vec![new]);
+        store.append(vec![created]).await.unwrap();
+
+        let one = memory.draft_add(&NewDocument::fact("one")).await.unwrap();
+        let two = memory.draft_add(&NewDocument::fact("two")).await.unwrap();
+        let both = vec![beside("one"), one.append().unwrap()];
+        store.append(both).await.unwrap();
+        memory.written(one).await.unwrap();
+        let both = vec![beside("two"), two.append().unwrap()];
+        assert!(store.append(both).await.unwrap_err().is_conflict());
+        assert_eq!(store.head(&run).await.unwrap().unwrap().sequence, 2);
+
+        let two = memory.draft_add(&NewDocument::fact("two")).await.unwrap();
+        assert_eq!((two.seen().sequence, two.sequence()), (1, 2));
+        store.append(vec![two.append().unwrap()]).await.unwrap();
+        memory.written(two).await.unwrap();
+        let gone = memory.draft_forget(&[DocId(1)], "why").await.unwrap();
+        store.append(vec![gone.append().unwrap()]).await.unwrap();
+        memory.written(gone).await.unwrap();
+
+        let said = memory.contents_of(&[DocId(2), DocId(1)]).await.unwrap();
+        assert_eq!(said[0].as_ref().unwrap().text, "two");
+        assert_eq!(said[1].as_ref().unwrap_err().by.as_deref(), Some("r"));
+        let events = store.events(memory.stream(), 1, 9).await.unwrap();
+        assert!(
+            events
+                .iter()
+                .all(|event| event.cause.as_ref() == Some(&step))
+        );
+    });
+}
+
+fn user(kind: &str) -> Kind {
+    Kind::User(kind.to_owned())
 }

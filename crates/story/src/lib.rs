@@ -15,6 +15,7 @@
 pub mod agent;
 pub mod http;
 pub mod ledger;
+pub mod library;
 pub mod person;
 pub mod worker;
 pub mod world;

@@ -38,6 +38,7 @@ impl<'a> EventDocument<'a> {
                 | Kind::StepFailed
                 | Kind::StepResolved
                 | Kind::DecisionCommitted
+                | Kind::RetrievalPerformed
                 | Kind::ApprovalRequested
                 | Kind::ApprovalAnswered
                 | Kind::User(_)

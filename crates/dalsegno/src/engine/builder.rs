@@ -247,6 +247,8 @@ impl Builder {
             Durability::Bounded(bound) => Some(bound),
         };
         let ledger = Ledger::new(Arc::clone(&store));
+        #[cfg(feature = "memory")]
+        let memories = crate::memories::Memories::new(Arc::clone(&store));
         let syncer = Syncer::new(Arc::clone(&store), Arc::clone(&runtime), bound);
         let session = self
             .session
@@ -260,6 +262,8 @@ impl Builder {
             settings: self.settings,
             syncer,
             ledger,
+            #[cfg(feature = "memory")]
+            memories,
             agents: self.agents,
             session,
             opened_us,

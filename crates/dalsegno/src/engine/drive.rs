@@ -84,6 +84,8 @@ impl Engine {
             runtime: Arc::clone(&self.runtime),
             syncer: Arc::clone(&self.syncer),
             ledger: Arc::clone(&self.ledger),
+            #[cfg(feature = "memory")]
+            memories: Arc::clone(&self.memories),
         };
         let hold = Hold::new(lease.token, asked_us, self.limits.lease_us(), &self.runtime);
         let run = Run::new(id.clone(), around, self.settings, hold, journal);

@@ -251,6 +251,9 @@ impl Engine {
                 break;
             }
         }
+        // Their indexes are kept beside the store while it is open.
+        #[cfg(feature = "memory")]
+        self.memories.let_go();
         match &self.opened {
             Opened::Local(local) => Ok(local.close()?),
             #[cfg(feature = "postgres")]

@@ -148,6 +148,7 @@ impl Copy<'_> {
             | Kind::StepFailed
             | Kind::StepResolved
             | Kind::DecisionCommitted
+            | Kind::RetrievalPerformed
             | Kind::User(_) => self.step(event).await,
             Kind::TimerSet | Kind::TimerFired | Kind::TimerCancelled => {
                 match self.wants_timer(&event.fields) {
@@ -167,7 +168,6 @@ impl Copy<'_> {
             | Kind::ConstraintAdded
             | Kind::FactConfirmed
             | Kind::PlanUpdated
-            | Kind::RetrievalPerformed
             | Kind::MemoryUpdated => self.take(event, fields).await,
             // Of the origin's own life: who had it, who was asked, who wanted it to end.
             _ => Ok(()),

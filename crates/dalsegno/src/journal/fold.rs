@@ -131,6 +131,7 @@ impl Journal {
             | Kind::StepFailed
             | Kind::StepResolved
             | Kind::DecisionCommitted
+            | Kind::RetrievalPerformed
             | Kind::User(_) => self.apply_step(event),
             Kind::TimerSet | Kind::TimerFired | Kind::TimerCancelled => self.apply_timer(&event),
             Kind::SignalReceived => {
@@ -225,7 +226,8 @@ impl Journal {
         }
         let kind = event.fields.number(record::step::KIND);
         let kind = kind.filter(|_| !resolved).and_then(StepKind::from_number);
-        if matches!(event.kind, Kind::User(_)) && kind.is_none() {
+        let is_plain = matches!(event.kind, Kind::User(_) | Kind::RetrievalPerformed);
+        if is_plain && kind.is_none() {
             return;
         }
         let new = || StepRecord::new(kind.unwrap_or(StepKind::Tool), &event);
@@ -275,6 +277,10 @@ impl Journal {
                 self.end_step(&id, &event, Outcome::Succeeded(None));
             }
             _ => {
+                if event.kind == Kind::RetrievalPerformed {
+                    step.input = event.input.take();
+                }
+                step.summary = event.fields.text(record::step::SUMMARY).map(Into::into);
                 let output = match event.fields.number(record::step::SOURCE) {
                     Some(source) => Some(self.take_signal(source)),
                     None => event.output.take(),

@@ -63,6 +63,8 @@ pub(super) async fn replay(
     let runtime = Arc::clone(&parts.runtime);
     let syncer = Syncer::new(Arc::clone(&store), Arc::clone(&runtime), None);
     let ledger = Ledger::new(Arc::clone(&store));
+    #[cfg(feature = "memory")]
+    let memories = Arc::clone(&parts.memories);
     // It is only read.
     let hold = Hold::new(0, 0, 0, &runtime);
     let around = Around {
@@ -70,6 +72,8 @@ pub(super) async fn replay(
         runtime,
         syncer,
         ledger,
+        #[cfg(feature = "memory")]
+        memories,
     };
     let run = Run::new(id, around, Settings::default(), hold, journal);
     let run = Arc::new(run);
@@ -90,9 +94,11 @@ pub(super) async fn replay(
         Ok(code) => driver.drive(CatchPanic::new(code)).await?,
         Err(panic) => driver.panicked(crate::ctx::panic_words(&*panic)),
     };
+    let unchecked = driver.run.state().gate.as_ref().map_or(0, |g| g.unchecked);
     Ok(Replayed {
         run: name.to_owned(),
         agent: agent_name,
+        unchecked,
         steps: driver.steps,
         turns: driver.turns,
         verdict,

@@ -70,6 +70,8 @@ pub(crate) struct ReplayGate {
     pub ends: u64,
     pub turn_end: Option<TurnEnd>,
     turns_released: u64,
+    /// Lookups in a memory that could not be compared.
+    pub unchecked: u64,
     /// What was found out where the code was.
     pub found: Option<Divergence>,
 }
@@ -331,7 +333,13 @@ impl Ctx {
         }
     }
 
-    async fn differs(&self, id: &StepId, kind: DivergenceKind, then: String, now: String) {
+    pub(crate) async fn differs(
+        &self,
+        id: &StepId,
+        kind: DivergenceKind,
+        then: String,
+        now: String,
+    ) {
         let recorded = {
             let state = self.run.state();
             let step = state.journal.steps.get(id);

@@ -68,6 +68,22 @@ impl Store for ReadOnly {
         refused()
     }
 
+    fn erase_forgotten<'a>(&'a self, _stream: &'a StreamId, _said_at: u64) -> Answer<'a, u64> {
+        refused()
+    }
+
+    fn keep_helper<'a>(&'a self, _name: &'a str, _bytes: &'a [u8]) -> Answer<'a, ()> {
+        refused()
+    }
+
+    fn helper<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        self.0.helper(name)
+    }
+
+    fn drop_helpers<'a>(&'a self, _prefix: &'a str) -> Answer<'a, ()> {
+        refused()
+    }
+
     fn payload<'a>(&'a self, payload: &'a Payload) -> Answer<'a, Vec<u8>> {
         self.0.payload(payload)
     }

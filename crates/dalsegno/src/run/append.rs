@@ -67,9 +67,9 @@ impl Run {
     }
 
     /// The same; errors that are `expected` do not stop the run.
-    async fn record_unless(
+    pub(super) async fn record_unless(
         self: &Arc<Self>,
-        events: Vec<NewEvent>,
+        mut events: Vec<NewEvent>,
         others: Vec<Append>,
         last: Option<u64>,
         expected: impl Fn(&StoreError) -> bool,
@@ -90,6 +90,7 @@ impl Run {
         }
         let noted: Vec<(Noted, u64)> = {
             let state = self.state();
+            events.iter_mut().for_each(|event| state.stamp(event));
             // With how far each is from the last of them.
             let behind = (0..events.len() as u64).rev();
             let noted = events.iter().zip(behind);
@@ -160,7 +161,7 @@ impl Run {
     }
 
     /// Stops the run because of what the store says.
-    fn stop_for(&self, error: &StoreError) -> Stopped {
+    pub(crate) fn stop_for(&self, error: &StoreError) -> Stopped {
         let why = error.to_string();
         self.stop(match error {
             StoreError::Fenced { .. } | StoreError::Ended { .. } => Stopped::Fenced(why),
@@ -253,6 +254,11 @@ enum Noted {
 }
 
 impl RunState {
+    /// With the memory that the run saw last.
+    pub(super) fn stamp(&self, event: &mut NewEvent) {
+        event.memory = event.memory.or(self.journal.memory);
+    }
+
     fn noted(&self, event: &NewEvent) -> Option<Noted> {
         let fields = &event.fields;
         let known = || {
@@ -268,7 +274,7 @@ impl RunState {
                 matters.then(light)
             }
             Kind::StepSucceeded | Kind::StepFailed if !known() => used(event).map(Noted::Used),
-            Kind::DecisionCommitted | Kind::User(_) => None,
+            Kind::DecisionCommitted | Kind::RetrievalPerformed | Kind::User(_) => None,
             _ => Some(light()),
         }
     }

@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use dalsegno_store::{Body, NewPayload, Payload, payload};
+use dalsegno_store::{Body, NewPayload, Payload, Version, payload};
 use serde_json::json;
 
 use super::append::NotRecorded;
@@ -89,6 +89,12 @@ pub struct Ticket {
     pub(crate) kept_back: bool,
     /// What its code used, whatever came of it.
     pub(crate) used: Usage,
+    /// The event of the intent, if one was recorded.
+    pub(crate) intent: Option<u64>,
+    /// The version of a memory that its code saw.
+    pub(crate) seen: Option<Version>,
+    /// What was asked and what came of it, in words for people.
+    pub(crate) summary: Option<String>,
     /// It counts for a budget until its outcome does.
     pub(super) counted: Option<Counted>,
     /// The run is busy until the step is finished.
@@ -303,7 +309,8 @@ impl Run {
         let key = self.key(&step.id, attempt);
         self.state().executed += 1;
         let kept_back = self.keeps_back(&step);
-        if kept_back {
+        // A lookup in a memory is one event: the outcome has what was asked.
+        if kept_back || step.kind == StepKind::Retrieval {
             let mut ticket = self.ticket(step, attempt, key, kept_back);
             ticket.counted = counted;
             return Ok(Begun::Execute(ticket));
@@ -314,8 +321,8 @@ impl Run {
         if let Some(approval) = step.approval {
             event.fields = event.fields.with(record::step::APPROVAL, approval);
         }
-        match self.record(vec![event]).await {
-            Ok(_) => {}
+        let intent = match self.record(vec![event]).await {
+            Ok(intent) => intent,
             Err(NotRecorded::Stopped(stopped)) => return Err(stopped),
             Err(NotRecorded::Refused(why)) => {
                 let why = format!("its input cannot be recorded, it was not done: {why}");
@@ -328,10 +335,14 @@ impl Run {
                     Err(NotRecorded::Refused(why)) => Err(self.stop(Stopped::Store(why))),
                 };
             }
-        }
-        self.commit(step.effect, Moment::BeforeEffect).await?;
-        if step.effect != Effect::ReadOnly {
-            self.make_certain().await?;
+        };
+        // What a memory is given is in one append with the outcome, under the run's token: nothing
+        // happens before that.
+        if step.kind != StepKind::Memory {
+            self.commit(step.effect, Moment::BeforeEffect).await?;
+            if step.effect != Effect::ReadOnly {
+                self.make_certain().await?;
+            }
         }
         // Between the intent and here the run may have been told to stop. A worker that closes lets
         // what is begun finish: an intent that is left alone would be a doubt without a cause.
@@ -341,6 +352,7 @@ impl Run {
         }
         let mut ticket = self.ticket(step, attempt, key, kept_back);
         ticket.counted = counted;
+        ticket.intent = Some(intent);
         Ok(Begun::Execute(ticket))
     }
 
@@ -363,6 +375,9 @@ impl Run {
             key,
             kept_back,
             used: Usage::default(),
+            intent: None,
+            seen: None,
+            summary: None,
             counted: None,
             active: Some(active),
         }

@@ -4,7 +4,11 @@
 //! before anything that could depend on it is, in the same append (see `kept_back.rs`).
 
 use std::sync::Arc;
+#[cfg(feature = "memory")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
+#[cfg(feature = "memory")]
+use dalsegno_store::{Append, StoreError};
 use dalsegno_store::{Fields, Kind, NewEvent, NewPayload};
 use serde_json::json;
 
@@ -18,6 +22,7 @@ use crate::failure::{Certainty, Failure, FailureKind};
 use crate::journal::{Outcome, Verdict};
 use crate::record;
 use crate::rules::Rule;
+use crate::step::StepKind;
 
 /// What a step that was executed came to.
 #[derive(Clone, Debug)]
@@ -35,6 +40,18 @@ pub enum Done {
     FailedForNow(Failure, u64),
 }
 
+/// What became of a step that writes to another stream.
+#[cfg(feature = "memory")]
+#[derive(Debug)]
+pub(crate) enum Together {
+    /// Both are recorded.
+    Done,
+    /// The other stream is not where it was expected to be: neither is recorded.
+    Moved(Ticket),
+    /// It is larger than it may be: neither is recorded.
+    Refused(Ticket, String),
+}
+
 impl Run {
     /// Records what a step came to. An error inside says that it could not be recorded as it is, and
     /// what was recorded instead: a result that is too large is a failure.
@@ -49,6 +66,15 @@ impl Run {
         let step = &ticket.step.clone();
         let was_done = matches!(done, Done::Succeeded { .. });
         let mut events = outcome_events(step, done, &ticket.used);
+        if let (true, [event]) = (was_done, &mut events[..]) {
+            *event = record::with_summary(event.clone(), ticket.summary.as_deref());
+        }
+        {
+            let mut state = self.state();
+            state.journal.memory = ticket.seen.or(state.journal.memory);
+            // What is kept back must not be given a version that comes later.
+            events.iter_mut().for_each(|event| state.stamp(event));
+        }
         let finished = if self.is_kept_back(&ticket, &events) {
             let mut state = self.state();
             let mut tell_syncer = false;
@@ -91,19 +117,84 @@ impl Run {
             drop(ticket.counted.take());
             let sights = self.state().sights;
             self.commit(step.effect, Moment::AfterOutcome).await?;
-            let mut state = self.state();
-            if state.sights != sights {
-                // While this was on its way to the disk, the code saw something else.
-                let seen = record::seen(&step.id, step.kind);
-                state.kept_back.keep(step.id.clone(), seen);
-            }
+            self.noted_sight(step, sights);
             finished
         };
+        self.is_seen(ticket);
+        Ok(finished)
+    }
+
+    /// If the code saw something else while an outcome was on its way to the disk, it is noted that
+    /// it sees this one after that.
+    fn noted_sight(&self, step: &Step, sights: u64) {
+        let mut state = self.state();
+        if state.sights != sights {
+            let seen = record::seen(&step.id, step.kind);
+            state.kept_back.keep(step.id.clone(), seen);
+        }
+    }
+
+    /// The code sees what the step came to.
+    fn is_seen(&self, mut ticket: Ticket) {
         self.state().sights += 1;
         if let Some(active) = ticket.active.take() {
             active.end();
         }
-        Ok(finished)
+    }
+
+    /// Records that a step was done in one append with what it did to another stream, which is
+    /// durable then: both, or neither.
+    ///
+    /// # Errors
+    /// The run does not go on here.
+    #[cfg(feature = "memory")]
+    pub(crate) async fn finish_with(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        output: NewPayload,
+        other: Append,
+    ) -> Result<Together, Stopped> {
+        let step = &ticket.step;
+        let event = record::succeeded(&step.id, step.kind, Some(output));
+        let mut event = record::with_summary(event, ticket.summary.as_deref());
+        event.memory = ticket.seen;
+        let stream = other.stream.clone();
+        let moved = AtomicBool::new(false);
+        let is_elsewhere = |error: &StoreError| {
+            let is_elsewhere =
+                matches!(error, StoreError::Conflict { stream: at, .. } if *at == stream);
+            moved.store(is_elsewhere, Ordering::Relaxed);
+            is_elsewhere
+        };
+        let mut others = vec![other];
+        if self.settings.mutant.breaks(Rule::OneWrite) {
+            // As who calls the memory from a tool: it is durable before the outcome is recorded.
+            let appended = match self.store.append(std::mem::take(&mut others)).await {
+                Err(e) if is_elsewhere(&e) => return Ok(Together::Moved(ticket)),
+                Err(e) => return Err(self.stop_for(&e)),
+                Ok(appended) => appended,
+            };
+            let durable = self.store.durable(appended.position).await;
+            durable.map_err(|e| self.stop_for(&e))?;
+        }
+        let recorded = self.record_unless(vec![event], others, None, is_elsewhere);
+        match recorded.await {
+            Ok(_) => {}
+            Err(NotRecorded::Stopped(stopped)) => return Err(stopped),
+            Err(NotRecorded::Refused(_)) if moved.into_inner() => {
+                return Ok(Together::Moved(ticket));
+            }
+            Err(NotRecorded::Refused(why)) => return Ok(Together::Refused(ticket, why)),
+        }
+        let sights = {
+            let mut state = self.state();
+            state.journal.memory = ticket.seen.or(state.journal.memory);
+            state.sights
+        };
+        self.durable().await?;
+        self.noted_sight(&ticket.step, sights);
+        self.is_seen(ticket);
+        Ok(Together::Done)
     }
 
     /// Whether an outcome need not be recorded before the code sees it.
@@ -191,7 +282,10 @@ fn outcome_events(step: &Step, done: Done, used: &Usage) -> Vec<NewEvent> {
     match done {
         Done::Succeeded { output, mut usage } => {
             usage.add(used);
-            let event = record::succeeded(&step.id, step.kind, output);
+            let event = match step.kind {
+                StepKind::Retrieval => record::retrieved(&step.id, step.input.clone(), output),
+                kind => record::succeeded(&step.id, kind, output),
+            };
             vec![record::with_usage(event, &usage)]
         }
         Done::Failed(failure) => {

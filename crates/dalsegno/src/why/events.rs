@@ -59,6 +59,12 @@ pub fn event_words(event: &Event) -> String {
             };
             format!("{} by {by}", text(record::step::STEP))
         }
+        Kind::StepSucceeded | Kind::RetrievalPerformed => {
+            match (text(record::step::STEP), text(record::step::SUMMARY)) {
+                (step, "") => step.to_owned(),
+                (step, summary) => format!("{step}: {summary}"),
+            }
+        }
         _ => text(record::step::STEP).to_owned(),
     };
     let about = shorten(&one_line(&about), MESSAGE_BYTES);

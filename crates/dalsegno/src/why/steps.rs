@@ -50,7 +50,10 @@ fn line(id: &StepId, step: &StepRecord) -> StepLine {
         begun_us: step.begun_us,
         input: step.input.as_ref().map(shown),
         outcome: step.outcome.as_ref().map(|outcome| match outcome {
-            Outcome::Succeeded(output) => Ok(output.as_ref().map_or_else(String::new, shown)),
+            Outcome::Succeeded(output) => Ok(match (&step.summary, output) {
+                (Some(summary), _) => summary.to_string(),
+                (None, output) => output.as_ref().map_or_else(String::new, shown),
+            }),
             Outcome::Failed(failure) => Err(failure.message().to_owned()),
         }),
     }

@@ -201,7 +201,10 @@ fn happened(step: &TimedStep) -> Cell {
 fn outcome(record: &StepRecord) -> Cell {
     match (&record.outcome, record.retry.as_deref()) {
         (Some(Outcome::Succeeded(output)), _) => {
-            let output = output.as_ref().map(payload_words).unwrap_or_default();
+            let output = match &record.summary {
+                Some(summary) => summary.to_string(),
+                None => output.as_ref().map(payload_words).unwrap_or_default(),
+            };
             Cell::new(fit(&output, VALUE_COLUMNS))
         }
         (Some(Outcome::Failed(failure)), _) => {
