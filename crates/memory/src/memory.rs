@@ -13,7 +13,7 @@
 //! from then on.
 
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use dalsegno_store::{Append, NewEvent, Store, StoreError, StreamId, Version};
 
@@ -79,6 +79,7 @@ impl MemoryOptions {
                 false => Way::Plain,
             },
             threads: self.threads,
+            model: OnceLock::new(),
         };
         inner.open().await?;
         Ok(Memory {
@@ -195,6 +196,9 @@ impl Memory {
             if let Some(expected) = expected.filter(|expected| *expected != head) {
                 return Err(self.moved(expected, head));
             }
+            for document in &documents {
+                self.check_model(document.model.as_deref()).await?;
+            }
             let (plan, needs_head) = self.plan(&documents)?;
             let wanted: Vec<usize> = plan.new.clone();
             if wanted.is_empty() {
@@ -277,6 +281,7 @@ impl Memory {
         loop {
             let head = self.inner.follow(&HashMap::new()).await?;
             self.must_be_there(id, false).await?;
+            self.check_model(new.model.as_deref()).await?;
             self.plan(std::slice::from_ref(&new))?;
             let by = self.by.as_deref();
             let event = record::add(&new, encoded.clone(), by, Some(id.0));
