@@ -177,7 +177,13 @@ fn what_a_memory_says() {
     let hit = search.json()["hits"][0].clone();
     let words: Names = in_backticks(section("dalsegno.memory-search/1"))
         .chain(in_backticks(section("dalsegno.memory-get/1")))
-        .map(|name| name.rsplit('.').next().unwrap().to_owned())
+        .map(|name| {
+            name.rsplit('.')
+                .next()
+                .unwrap()
+                .trim_end_matches("[]")
+                .to_owned()
+        })
         .collect();
     let explained = hit["explanation"]["words"].as_object().unwrap().keys();
     for name in hit.as_object().unwrap().keys().chain(explained) {

@@ -121,6 +121,7 @@ fn memories_and_stores_that_are_not_there() {
         !nowhere.path().exists(),
         "a name that cannot be makes nothing"
     );
+    memory(&place, "ls|--kind|fact").ends(2);
     let empty = Place::folder();
     common::stores::every_state(empty.path());
     assert_eq!(
@@ -150,11 +151,7 @@ fn documents() {
         ("--key|x|a.md", "cannot be used with"),
         ("", "required"),
     ] {
-        let refused = memory(
-            &place,
-            &format!("add|kitchen|{words}").trim_end_matches('|'),
-        )
-        .ends(2);
+        let refused = memory(&place, format!("add|kitchen|{words}").trim_end_matches('|')).ends(2);
         assert!(refused.stderr.contains(said), "{words}: {refused:?}");
     }
     let tag = "t".repeat(1001);

@@ -7,6 +7,7 @@ mod common;
 #[path = "common/pty.rs"]
 mod pty;
 
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -247,6 +248,14 @@ fn what_is_no_text_is_named_and_left_out() {
         ran["bad"][0],
         json!({"file": "d/b.md", "why": "is no text: byte 3 is not UTF-8"})
     );
+    // Names that are no text are told apart, and named.
+    for byte in [0xe8, 0xe9] {
+        let name = std::ffi::OsString::from_vec(vec![b'x', byte]);
+        std::fs::write(dir.path().join("d").join(name), "text").unwrap();
+    }
+    let ran = add(&place, dir.path(), "d --skip-bad").ok().json();
+    assert_eq!(ran["bad"].as_array().unwrap().len(), 4, "{ran}");
+    assert_eq!(ran["bad"][3]["why"], "has a name that is no text");
     let missing = add(&place, dir.path(), "d nowhere").ends(1);
     assert!(
         missing.json_error()["error"]

@@ -102,13 +102,13 @@ fn line_of(line: &str) -> Line<'_> {
         return Line::Text;
     }
     let run = |mark: char| text.len() - text.trim_start_matches(mark).len();
-    if let (level @ 1..=6, rest) = (run('#'), text.trim_start_matches('#')) {
-        if rest.is_empty() || rest.starts_with([' ', '\t']) {
-            let heading = rest.trim();
-            let bare = heading.trim_end_matches('#');
-            let closed = bare.is_empty() || bare.ends_with([' ', '\t']);
-            return Line::Heading(level, if closed { bare.trim_end() } else { heading });
-        }
+    if let (level @ 1..=6, rest) = (run('#'), text.trim_start_matches('#'))
+        && (rest.is_empty() || rest.starts_with([' ', '\t']))
+    {
+        let heading = rest.trim();
+        let bare = heading.trim_end_matches('#');
+        let closed = bare.is_empty() || bare.ends_with([' ', '\t']);
+        return Line::Heading(level, if closed { bare.trim_end() } else { heading });
     }
     for mark in ['`', '~'] {
         if run(mark) >= 3 {

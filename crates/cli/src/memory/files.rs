@@ -3,15 +3,20 @@
 //!
 //! Invariant: a file is text as a whole, or named as bad; nothing is guessed about what is no UTF-8.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
+
+use dalsegno_memory::LABEL_LIMIT_BYTES;
 
 use crate::exit::{Error, Result};
 use crate::output::text::shown;
 
 /// Files are read into memory; what is larger is no text that somebody wrote.
 const FILE_LIMIT_BYTES: u64 = 256 << 20;
+/// The number of a chunk comes behind it.
+const NAME_LIMIT_BYTES: usize = LABEL_LIMIT_BYTES - 20;
 
 /// What is to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +51,8 @@ pub fn find(paths: &[PathBuf], endings: &[String], stdin: &str) -> Result<Vec<Fo
             false => all.push(found(path, data.len())),
         }
     }
-    let mut seen = std::collections::HashSet::new();
-    all.retain(|file| seen.insert(file.name.clone()));
+    let mut seen = HashSet::new();
+    all.retain(|file| seen.insert(file.path.as_deref().map(plain)));
     Ok(all)
 }
 
@@ -61,12 +66,16 @@ fn found(path: &Path, bytes: u64) -> Found {
 
 /// A path as it was given, but for `./` and double slashes: `./docs//a.md` is `docs/a.md`.
 pub fn name_of(path: &Path) -> String {
-    let parts = path.components().filter(|part| *part != Component::CurDir);
-    let path: PathBuf = parts.collect();
+    let path = plain(path);
     match path.as_os_str().is_empty() {
         true => ".".to_owned(),
         false => path.to_string_lossy().into_owned(),
     }
+}
+
+fn plain(path: &Path) -> PathBuf {
+    let parts = path.components().filter(|part| *part != Component::CurDir);
+    parts.collect()
 }
 
 fn walk(dir: &Path, endings: &[String], all: &mut Vec<Found>) -> Result<()> {
@@ -106,6 +115,19 @@ pub fn is_markdown(name: &str) -> bool {
 
 /// The text of a file; `Err` with what is wrong if it is none.
 pub fn read(file: &Found) -> Result<String, String> {
+    if file
+        .path
+        .as_ref()
+        .is_some_and(|path| path.to_str().is_none())
+    {
+        return Err("has a name that is no text".to_owned());
+    }
+    if file.name.len() > NAME_LIMIT_BYTES {
+        let long = file.name.len();
+        return Err(format!(
+            "has a name of {long} bytes, the limit is {NAME_LIMIT_BYTES}"
+        ));
+    }
     let mut bytes = Vec::new();
     let limited = |reader: &mut dyn Read, bytes: &mut Vec<u8>| {
         // One byte more than is allowed, so that one that grows or has no length is bounded, too.

@@ -60,7 +60,14 @@ struct GetDocument<'a> {
 /// There is no such memory or version, or the store cannot be read.
 pub fn ls(args: &Ls, global: &Global, out: &mut Out) -> Result<Exit> {
     let Some(name) = &args.memory else {
-        return memories(global, out);
+        let about_documents = args.wanted.filter() != Filter::default()
+            || args.as_of.as_of.is_some()
+            || args.after.is_some();
+        return match about_documents {
+            true => Err(Error::usage("no memory is named whose documents to list")
+                .hint("`dalsegno memory ls` lists the memories")),
+            false => memories(global, out),
+        };
     };
     opening::read(global, name, async |memory| {
         let version = when::find(args.as_of.as_of, &memory).await?;

@@ -2,7 +2,9 @@
 
 use std::io::{self, Read};
 
-use dalsegno_memory::{AsOf, Explanation, Hit, Hits, QUERY_LIMIT_BYTES, Query, RankingConfig};
+use dalsegno_memory::{
+    AsOf, Explanation, HITS_LIMIT, Hit, Hits, QUERY_LIMIT_BYTES, Query, RankingConfig,
+};
 use serde::Serialize;
 
 use super::shape::{self, ContentShape, VersionShape};
@@ -105,7 +107,10 @@ pub fn run(args: &Search, global: &Global, out: &mut Out) -> Result<Exit> {
         let mut query = Query::words(text)
             .filter(args.wanted.filter())
             .as_of(AsOf::Version(version))
-            .limit(args.limit);
+            .limit(match args.limit {
+                0 => HITS_LIMIT,
+                limit => limit,
+            });
         query.context_bytes = args.context_bytes;
         query.explain = args.explain;
         let mut ranking = RankingConfig::default().language(args.language);

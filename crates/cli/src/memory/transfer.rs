@@ -48,7 +48,7 @@ pub fn import(args: &Import, global: &Global, out: &mut Out) -> Result<Exit> {
 }
 
 fn only_memories(file: &PortableReport) -> Result<()> {
-    let other = file.streams.iter().map(|(id, _)| id);
+    let other = file.streams.keys();
     let mut other = other.filter(|id| id.kind() != StreamKind::Memory);
     match other.next() {
         None => Ok(()),

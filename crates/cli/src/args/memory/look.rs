@@ -88,7 +88,7 @@ pub struct Search {
     /// When
     #[command(flatten)]
     pub as_of: AsOfArg,
-    /// At most so many hits
+    /// At most so many hits; 0 for all, up to 10,000
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 10)]
     pub limit: usize,
     /// At most so many bytes of text in all: documents are taken whole, up to the first that does
