@@ -344,6 +344,42 @@ fn a_terminal_sees_how_far_it_is() {
     assert!(!screen.contains("adding: ["), "it is taken away again");
 }
 
+/// Chunks get vectors when a model is named, also those that were there without.
+#[test]
+fn a_model_that_comes_later_gives_vectors() {
+    let (place, dir) = (Place::folder(), TempDir::new());
+    write(
+        dir.path(),
+        "a.md",
+        "# fruit\n\nan apple\n\n# vehicle\n\na truck\n",
+    );
+    assert_eq!(
+        counts(&add(&place, dir.path(), "a.md").ok().json()),
+        [2, 0, 0, 0, 0]
+    );
+    let model = common::models::table(dir.path(), "tiny", 4);
+    let words = format!("a.md --model {}", model.display());
+    let added = add(&place, dir.path(), &words).ok().json();
+    assert_eq!(counts(&added), [0, 2, 0, 0, 0]);
+    assert!(
+        added["model"].as_str().unwrap().starts_with("tiny#"),
+        "{added}"
+    );
+    // The model may also be in the environment.
+    let mut again = memory(&place, dir.path(), "add kb a.md --json");
+    again.env("DALSEGNO_MODEL", &model);
+    assert_eq!(counts(&run(again).ok().json()), [0, 0, 0, 2, 0]);
+    let mut search = memory(&place, dir.path(), "search kb pear --json");
+    search.env("DALSEGNO_MODEL", &model);
+    assert_eq!(run(search).ok().json()["hits"][0]["text"], "an apple");
+    // Without it nothing is written, unless words are enough.
+    write(dir.path(), "a.md", "# fruit\n\na pear\n");
+    let refused = add(&place, dir.path(), "a.md").ends(2);
+    assert!(refused.stderr.contains("tiny#"), "{refused:?}");
+    let words = add(&place, dir.path(), "a.md --no-vectors").ok().json();
+    assert_eq!(counts(&words), [0, 1, 1, 0, 0]);
+}
+
 /// Two who add the same at the same time add it once.
 #[test]
 fn two_at_once_add_it_once() {
