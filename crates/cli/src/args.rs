@@ -25,6 +25,7 @@ pub mod fork;
 pub mod gc;
 pub mod import;
 pub mod ls;
+pub mod memory;
 pub mod order;
 pub mod recover;
 pub mod repair;
@@ -111,6 +112,7 @@ pub enum Command {
     Exec(exec::Exec),
     Start(start::StartArgs),
     Worker(worker::WorkerArgs),
+    Memory(memory::MemoryArgs),
     Diff(diff::Diff),
     Fork(fork::Fork),
     Recover(recover::Recover),
@@ -149,11 +151,15 @@ mod tests {
     /// Help without an example leaves its reader alone.
     #[test]
     fn every_command_has_an_example() {
-        for command in Cli::command().get_subcommands() {
-            if command.get_name() == "help" {
-                continue;
-            }
+        let cli = Cli::command();
+        let all = cli.get_subcommands().flat_map(|command| {
             let name = command.get_name().to_owned();
+            let inner = command.get_subcommands();
+            let inner = inner.map(|c| (format!("{name} {}", c.get_name()), c));
+            let inner: Vec<_> = inner.collect();
+            inner.into_iter().chain([(name, command)])
+        });
+        for (name, command) in all.filter(|(name, _)| !name.ends_with("help")) {
             let after = command.get_after_long_help().map(ToString::to_string);
             let after = after.unwrap_or_default();
             assert!(after.contains("Example"), "{name} has no example");

@@ -16,7 +16,7 @@ mod exec;
 pub mod export;
 mod fork;
 mod gc;
-mod import;
+pub mod import;
 mod ls;
 mod man;
 mod order;
@@ -47,6 +47,7 @@ pub fn run(cli: Cli, out: &mut Out) -> Result<Exit> {
         Command::Show(args) => show::run(&args, global, out),
         Command::Tail(args) => tail::run(&args, global, out),
         Command::Why(args) => why::run(&args, global, out),
+        Command::Memory(args) => crate::memory::run(&args.command, global, out),
         Command::Diff(args) => diff::run(&args, global, out),
         Command::Approve(args) => approve::run(&args, global, out),
         Command::Deny(args) => approve::run_deny(&args, global, out),

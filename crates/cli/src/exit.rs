@@ -19,12 +19,13 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use dalsegno_log::{OpenError, ReadError};
+use dalsegno_memory::{HowEnded, MemoryError};
 use dalsegno_store::StoreError;
 use dalsegno_store::portable::PortableError;
 use serde::Serialize;
 
 use crate::output::text::{quoted, shown};
-use crate::output::{Out, json};
+use crate::output::{Out, json, time};
 
 /// How the command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +163,40 @@ impl From<dalsegno::Error> for Error {
             dalsegno::Error::NeedsAttention { run, .. } => Error::new(Exit::NeedsPerson, what)
                 .hint(format!("`dalsegno why {}` says what to do", quoted(&run))),
             _ => Error::failed(what),
+        }
+    }
+}
+
+impl From<MemoryError> for Error {
+    fn from(error: MemoryError) -> Error {
+        let what = shown(&error.to_string());
+        match error {
+            MemoryError::Store(error) => error.into(),
+            MemoryError::Ended { id, ended } => {
+                let by = shown(ended.by.as_deref().unwrap_or("somebody without a name"));
+                let at = time::utc(ended.at_us);
+                let reason = ended.reason.as_deref().filter(|reason| !reason.is_empty());
+                let why = reason.map_or(String::new(), |why| format!(": {}", shown(why)));
+                let error = Error::failed(format!(
+                    "document {id} was {} by {by} at {at}{why}",
+                    ended.how
+                ));
+                match ended.how {
+                    HowEnded::Forgotten => error,
+                    _ => error.hint(format!("see it with `dalsegno memory history MEMORY {id}`")),
+                }
+            }
+            // What happened and, behind the last colon, what to do.
+            MemoryError::NotFound { .. }
+            | MemoryError::NoVersion { .. }
+            | MemoryError::OtherHistory { .. }
+            | MemoryError::Model { .. }
+            | MemoryError::Dimension { .. } => match what.rsplit_once(": ") {
+                Some((what, hint)) => Error::failed(what).hint(hint),
+                None => Error::failed(what),
+            },
+            MemoryError::Moved { .. } | MemoryError::Random(_) => Error::failed(what),
+            _ => Error::usage(what),
         }
     }
 }

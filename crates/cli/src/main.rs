@@ -9,6 +9,7 @@ mod find;
 mod interrupt;
 mod left_behind;
 mod line;
+mod memory;
 mod open;
 mod output;
 mod place;

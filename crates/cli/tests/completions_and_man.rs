@@ -18,6 +18,7 @@ fn every_shell_has_its_completions() {
         let script = ran(&["completions", shell]).ok().stdout;
         assert!(script.contains("dalsegno"), "{shell}");
         assert!(script.contains("approve"), "{shell}");
+        assert!(script.contains("retract"), "{shell}: commands of commands");
     }
     ran(&["completions", "tcsh"]).ends(2);
 }
@@ -35,4 +36,7 @@ fn every_command_has_its_page() {
     ran(&["man", "--dir", &pages.display().to_string()]).ok();
     assert!(pages.join("dalsegno.1").is_file());
     assert!(pages.join("dalsegno-resolve.1").is_file());
+    assert!(pages.join("dalsegno-memory-search.1").is_file());
+    let page = ran(&["man", "memory-search"]).ok().stdout;
+    assert!(page.contains("dalsegno memory search handbook"), "{page}");
 }

@@ -154,6 +154,55 @@ fn files_and_copies() {
 }
 
 #[test]
+fn what_a_memory_says() {
+    let dir = TempDir::new();
+    let (store, file) = (dir.join("store"), dir.join("a.md"));
+    std::fs::write(&file, "# A\n\ntext").unwrap();
+    let file = file.to_str().unwrap();
+    let say = |words: &str| {
+        dalsegno(
+            &store,
+            ["memory"]
+                .into_iter()
+                .chain(words.split(' '))
+                .chain(["--json"]),
+        )
+    };
+    let files = say(&format!("add k {file}"));
+    same("dalsegno.memory-add/1", &[files, say("add k --text oven")]);
+    same("dalsegno.memory-ls/1", &[say("ls")]);
+    same("dalsegno.memory-documents/1", &[say("ls k"), say("at k 1")]);
+    same("dalsegno.memory-get/1", &[say("get k 1")]);
+    let search = say("search k oven --explain");
+    let hit = search.json()["hits"][0].clone();
+    let words: Names = in_backticks(section("dalsegno.memory-search/1"))
+        .chain(in_backticks(section("dalsegno.memory-get/1")))
+        .map(|name| {
+            name.rsplit('.')
+                .next()
+                .unwrap()
+                .trim_end_matches("[]")
+                .to_owned()
+        })
+        .collect();
+    let explained = hit["explanation"]["words"].as_object().unwrap().keys();
+    for name in hit.as_object().unwrap().keys().chain(explained) {
+        assert!(words.contains(name), "{name}");
+    }
+    same("dalsegno.memory-search/1", &[search]);
+    let correct = say("correct k 2 --text stove");
+    same("dalsegno.memory-history/1", &[say("history k")]);
+    same("dalsegno.memory-revisions/1", &[say("history k 2")]);
+    same("dalsegno.memory-diff/1", &[say("diff k 1")]);
+    let forget = [
+        say("forget k 2 --reason x"),
+        say("forget k 2 --reason x --yes"),
+    ];
+    same("dalsegno.memory-change/1", &[correct, say("retract k 1")]);
+    same("dalsegno.memory-change/1", &forget);
+}
+
+#[test]
 fn steps_of_scripts() {
     let scripts = Scripts::new();
     let step = |name, script| scripts.step("r", name, &["--json"], script).ok();

@@ -158,6 +158,7 @@ pub struct NewDocument {
     pub(crate) content: Content,
     pub(crate) key: Option<String>,
     pub(crate) cause: Option<EventRef>,
+    pub(crate) model: Option<String>,
 }
 
 impl NewDocument {
@@ -172,6 +173,7 @@ impl NewDocument {
             },
             key: None,
             cause: None,
+            model: None,
         }
     }
 
@@ -261,6 +263,13 @@ impl NewDocument {
         self
     }
 
+    /// What made its vector: a name and a hash. The model of the first vector is that of the memory,
+    /// and another one is refused. It stays when the document is forgotten.
+    pub fn model(mut self, model: impl Into<String>) -> NewDocument {
+        self.model = Some(model.into());
+        self
+    }
+
     /// Adds it once: if a document was added under this key before, that one is the answer. For who
     /// does not know whether an earlier attempt succeeded. The key stays when the document is
     /// forgotten, so it should say nothing.
@@ -311,7 +320,11 @@ impl NewDocument {
             Scope::Shared => None,
             Scope::Agent(name) | Scope::Run(name) => Some(name),
         };
-        let labels = [("a title", &content.title), ("a key", &self.key)];
+        let labels = [
+            ("a title", &content.title),
+            ("a key", &self.key),
+            ("a model", &self.model),
+        ];
         let labels = labels
             .into_iter()
             .filter_map(|(what, label)| Some((what, label.as_ref()?)));

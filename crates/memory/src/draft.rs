@@ -62,6 +62,7 @@ impl Memory {
     pub async fn draft_add(&self, document: &NewDocument) -> Result<Draft, MemoryError> {
         document.check()?;
         let seen = self.version().await?;
+        self.check_model(document.model.as_deref()).await?;
         let (plan, _) = self.plan(std::slice::from_ref(document))?;
         if plan.new.is_empty() {
             let there = plan.ids(seen.sequence);
@@ -87,6 +88,7 @@ impl Memory {
         new.check()?;
         let seen = self.version().await?;
         self.must_be_there(id, false).await?;
+        self.check_model(new.model.as_deref()).await?;
         self.plan(std::slice::from_ref(new))?;
         let encoded = content::encode(&new.content)?;
         let event = record::add(new, encoded, self.by.as_deref(), Some(id.0));

@@ -103,6 +103,18 @@ pub enum MemoryError {
         /// What was given.
         found: usize,
     },
+    /// A vector of another model.
+    #[error(
+        "a vector of the model {found}, but those of {memory} are of {expected}: use that model"
+    )]
+    Model {
+        /// The memory.
+        memory: StreamId,
+        /// What made its vectors.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
     /// A vector that is none.
     #[error("component {at} of the vector is {found}: every component must be a finite number")]
     NotFinite {

@@ -368,7 +368,7 @@ impl Memory {
     }
 
     /// The version that is meant, if this memory has or had it.
-    fn version_of(&self, table: &Table, as_of: AsOf) -> Result<Version, MemoryError> {
+    pub(crate) fn version_of(&self, table: &Table, as_of: AsOf) -> Result<Version, MemoryError> {
         let head = table.head();
         let memory = || self.inner.stream.clone();
         let (sequence, hash) = match as_of {
@@ -402,16 +402,18 @@ impl Memory {
     ///
     /// # Errors
     /// There is no such version, the query or the configuration is over its limits, its vector has
-    /// another dimension, or the store failed. A query without words is no error: it has no hits.
+    /// another dimension or is of another model, or the store failed. A query without words is no error: it has no hits.
     pub async fn search(&self, query: &Query, config: &RankingConfig) -> Result<Hits, MemoryError> {
         config.check()?;
         let text = query.text.as_deref().unwrap_or_default();
         within("a query", text.len(), QUERY_LIMIT_BYTES)?;
         within("the limit of a search", query.hits(), HITS_LIMIT)?;
         let asked = Asked::new(config, text);
+        let model = config.model.as_deref().filter(|_| query.vector.is_some());
         let hash = config.hash();
         for _ in 0..TRIES {
             self.inner.follow(&HashMap::new()).await?;
+            self.check_model(model).await?;
             self.prepare(query, config, &asked).await?;
             let Some((found, mut hits)) = self.find(query, config, &asked)? else {
                 continue;

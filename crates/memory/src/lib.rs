@@ -56,6 +56,7 @@ mod error;
 mod history;
 mod index;
 mod keep;
+mod lookup;
 mod memory;
 mod query;
 mod record;

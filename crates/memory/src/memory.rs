@@ -13,7 +13,7 @@
 //! from then on.
 
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use dalsegno_store::{Append, EventRef, NewEvent, Store, StoreError, StreamId, Version};
 
@@ -77,6 +77,7 @@ impl MemoryOptions {
                 false => Way::Plain,
             },
             threads: self.threads,
+            model: OnceLock::new(),
         };
         inner.open().await?;
         Ok(Memory {
@@ -203,6 +204,9 @@ impl Memory {
             let head = self.inner.follow(&HashMap::new()).await?;
             if let Some(expected) = expected.filter(|expected| *expected != head) {
                 return Err(self.moved(expected, head));
+            }
+            for document in &documents {
+                self.check_model(document.model.as_deref()).await?;
             }
             let (plan, needs_head) = self.plan(&documents)?;
             let wanted: Vec<usize> = plan.new.clone();

@@ -19,6 +19,8 @@ const REASON: u64 = 3;
 const DIMENSION: u64 = 4;
 /// Of what adds a document: added once under this key.
 const KEY: u64 = 5;
+/// Of what adds a document: what made its vector.
+const MODEL: u64 = 6;
 
 /// Adds a document whose content was encoded.
 pub(crate) fn add(
@@ -33,6 +35,9 @@ pub(crate) fn add(
     }
     if let Some(vector) = &new.content.vector {
         fields = fields.with(DIMENSION, vector.dimension() as u64);
+        if let Some(model) = &new.model {
+            fields = fields.with(MODEL, model.as_str());
+        }
     }
     if let Some(key) = &new.key {
         fields = fields.with(KEY, key.as_str());
@@ -92,4 +97,8 @@ pub(crate) fn dimension(event: &Event) -> Option<usize> {
 
 pub(crate) fn key(event: &Event) -> Option<&str> {
     event.fields.text(KEY)
+}
+
+pub(crate) fn model(event: &Event) -> Option<&str> {
+    event.fields.text(MODEL)
 }

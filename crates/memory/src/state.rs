@@ -9,7 +9,7 @@
 //! do the same, and the second changes nothing.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use dalsegno_store::engine::{damaged, forgotten_by};
 use dalsegno_store::payload;
@@ -104,6 +104,8 @@ pub(crate) struct Inner {
     pub scratch: Scratch,
     pub way: Way,
     pub threads: usize,
+    /// What made the first vector, once that is known.
+    pub model: OnceLock<Option<String>>,
 }
 
 impl Inner {

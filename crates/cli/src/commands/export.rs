@@ -53,7 +53,25 @@ pub fn run(args: &Export, global: &Global, out: &mut Out) -> Result<Exit> {
         };
         return Err(wrong.hint("name runs and then the file, or --all and the file"));
     }
-    let (to, to_stdout) = (args.file(), args.file() == Path::new("-"));
+    let named = |store: &dyn Store| match args.all {
+        true => Ok(What::Store),
+        false => named(store, args.runs()),
+    };
+    write(args.file(), args.force, global, out, named)
+}
+
+/// Writes what `what` finds in the store into a file, or to standard output.
+///
+/// # Errors
+/// It is not there, the file is, or it cannot be written.
+pub fn write(
+    to: &Path,
+    force: bool,
+    global: &Global,
+    out: &mut Out,
+    what: impl FnOnce(&dyn Store) -> Result<What>,
+) -> Result<Exit> {
+    let to_stdout = to == Path::new("-");
     if to_stdout && out.is_json() {
         let both = Error::usage("standard output cannot have the file and a document");
         return Err(both.hint("leave out --json, or name a file"));
@@ -63,10 +81,7 @@ pub fn run(args: &Export, global: &Global, out: &mut Out) -> Result<Exit> {
         return Err(terminal.hint("send it into a file or a pipe"));
     }
     let store = open::reader(global)?;
-    let what = match args.all {
-        true => What::Store,
-        false => named(&*store, args.runs())?,
-    };
+    let what = what(&*store)?;
     if to_stdout {
         let exported = export(&*store, &what, ToOut(out));
         out.flush()?;
@@ -77,7 +92,7 @@ pub fn run(args: &Export, global: &Global, out: &mut Out) -> Result<Exit> {
             (exported, false) => Ok(exported?.map(|_| Exit::Done)?),
         };
     }
-    let exported = to_file(&*store, &what, args.file(), args.force);
+    let exported = to_file(&*store, &what, to, force);
     let report = exported.map_err(interrupt::or)?;
     match out.is_json() {
         true => out.json(&Document {

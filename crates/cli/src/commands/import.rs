@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use dalsegno_store::portable::verify_portable;
+use dalsegno_store::portable::{PortableReport, verify_portable};
 use dalsegno_store::transfer::{self, Importing};
 use dalsegno_store::{ImportReport, StoreError, StreamId};
 use serde::Serialize;
@@ -39,30 +39,48 @@ struct Document {
 /// The file or the store cannot be read, or they contradict each other.
 pub fn run(args: &Import, global: &Global, out: &mut Out) -> Result<Exit> {
     let name = args.name.as_deref().map(StreamId::run).transpose()?;
-    let spooled = match args.file == Path::new("-") {
+    read(&args.file, name.as_ref(), args.create, global, out, |_| {
+        Ok(())
+    })
+}
+
+/// Reads a file, or standard input, into the store, if `check` has nothing against what is in it.
+///
+/// # Errors
+/// The file or the store cannot be read, or they contradict each other.
+pub fn read(
+    file: &Path,
+    name: Option<&StreamId>,
+    create: bool,
+    global: &Global,
+    out: &mut Out,
+    check: impl FnOnce(&PortableReport) -> Result<()>,
+) -> Result<Exit> {
+    let spooled = match file == Path::new("-") {
         true => Some(spool().map_err(interrupt::or)?),
         false => None,
     };
-    let path = spooled.as_ref().map_or(&args.file, |(path, _)| path);
+    let path = spooled.as_ref().map_or(file, |(path, _)| path);
     // Before a store is made for it.
-    let file = File::open(path).map_err(|e| {
+    let opened = File::open(path).map_err(|e| {
         let path = shown(&path.display().to_string());
         Error::failed(format!("cannot read {path}: {e}"))
     })?;
-    verify_portable(BufReader::with_capacity(1 << 20, file)).map_err(StoreError::from)?;
-    let store = match args.create {
+    let found = verify_portable(BufReader::with_capacity(1 << 20, opened));
+    check(&found.map_err(StoreError::from)?)?;
+    let store = match create {
         true => open::writer_or_new(&global.store)?,
         false => open::writer(global).map_err(|e| no_store(e, global))?,
     };
     let report = match &store {
-        Opened::Folder(local) => local.import(path, name.as_ref()).map_err(Error::from),
+        Opened::Folder(local) => local.import(path, name).map_err(Error::from),
         #[cfg(feature = "postgres")]
-        Opened::Database(database) => into_database(database, path, name.as_ref()),
+        Opened::Database(database) => into_database(database, path, name),
     };
     let closed = store.close();
     let report = report?;
     closed?;
-    say(args, &report, out)?;
+    say(file, &report, out)?;
     Ok(Exit::Done)
 }
 
@@ -123,7 +141,7 @@ fn spool() -> Result<(PathBuf, HalfMade)> {
     Ok((path, half_made))
 }
 
-fn say(args: &Import, report: &ImportReport, out: &mut Out) -> Result<()> {
+fn say(file: &Path, report: &ImportReport, out: &mut Out) -> Result<()> {
     let names =
         |streams: &[StreamId]| -> Vec<String> { streams.iter().map(ToString::to_string).collect() };
     if out.is_json() {
@@ -134,7 +152,7 @@ fn say(args: &Import, report: &ImportReport, out: &mut Out) -> Result<()> {
         });
         return Ok(out.json(&Document {
             schema: "dalsegno.import/1",
-            file: args.file.display().to_string(),
+            file: file.display().to_string(),
             imported: imported.collect(),
             present: names(&report.present),
             left_out: names(&report.left_out),

@@ -45,11 +45,16 @@ pub fn run(args: &Man, out: &mut Out) -> Result<Exit> {
 
 /// The names of all pages, and what they are about.
 fn pages(cli: &Command) -> Vec<(String, &Command)> {
-    let commands = cli.get_subcommands().filter(|c| c.get_name() != "help");
-    let pages = commands.map(|c| (format!("dalsegno-{}", c.get_name()), c));
-    std::iter::once(("dalsegno".to_owned(), cli))
-        .chain(pages)
-        .collect()
+    let mut pages = vec![("dalsegno".to_owned(), cli)];
+    // Commands of commands come behind them.
+    let mut at = 0;
+    while at < pages.len() {
+        let (name, command) = pages[at].clone();
+        let inner = command.get_subcommands().filter(|c| c.get_name() != "help");
+        pages.extend(inner.map(|c| (format!("{name}-{}", c.get_name()), c)));
+        at += 1;
+    }
+    pages
 }
 
 fn page(name: String, command: &Command) -> Result<Vec<u8>> {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
+pub mod models;
 pub mod owner;
 pub mod places;
 pub mod stores;
@@ -48,6 +49,7 @@ pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dalsegno"));
     command
         .env_remove("DALSEGNO_STORE")
+        .env_remove("DALSEGNO_MODEL")
         .env_remove("NO_COLOR")
         .env("COLUMNS", "100")
         .stdin(Stdio::null());

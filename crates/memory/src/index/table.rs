@@ -118,10 +118,15 @@ impl Table {
         self.first_vector.map(|(dimension, _)| dimension)
     }
 
-    /// The same, as far as a version knew.
+    /// How many dimensions vectors have, as far as a version knew.
     pub fn dimension_at(&self, version: Version) -> Option<usize> {
         let known = self.first_vector.filter(|(_, at)| *at <= version.sequence);
         known.map(|(dimension, _)| dimension)
+    }
+
+    /// The event with the first vector.
+    pub fn first_vector_at(&self) -> Option<u64> {
+        self.first_vector.map(|(_, at)| at)
     }
 
     /// What there was then.

@@ -1,0 +1,307 @@
+//! `dalsegno memory add`: files, folders and single texts.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use dalsegno_memory::{AsOf, DocId, DocKind, Filter, Memory, NewDocument};
+use dalsegno_store::Version;
+use serde::Serialize;
+
+use super::chunk::Sizes;
+use super::files::{self, Found};
+use super::ingest::{Counts, Ingest, said};
+use super::model::{self, Model};
+use super::opening::{self, IfMissing, interrupted};
+use super::shape::VersionShape;
+use crate::args::Global;
+use crate::args::memory::add::Add;
+use crate::exit::{Error, Exit, Result};
+use crate::interrupt;
+use crate::output::text::shown;
+use crate::output::{Out, size};
+use crate::progress::Progress;
+
+/// So many documents are listed at a time.
+const PAGE: usize = 1000;
+/// How wide the bar is.
+const BAR_COLUMNS: u64 = 24;
+
+/// `dalsegno.memory-add/1`
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    memory: &'a str,
+    version: VersionShape,
+    /// Of one text.
+    id: Option<u64>,
+    files: usize,
+    added: u64,
+    corrected: u64,
+    retracted: u64,
+    unchanged: u64,
+    left_out: u64,
+    bad: &'a [Bad],
+    model: Option<&'a str>,
+}
+
+/// A file that is no text.
+#[derive(Serialize)]
+struct Bad {
+    file: String,
+    why: String,
+}
+
+/// What was done.
+struct Done {
+    id: Option<DocId>,
+    files: usize,
+    counts: Counts,
+    bad: Vec<Bad>,
+    version: Version,
+    model: Option<String>,
+}
+
+/// Adds.
+///
+/// # Errors
+/// The memory cannot be written, or something is no text.
+pub fn run(args: &Add, global: &Global, out: &mut Out) -> Result<Exit> {
+    if args.text.is_none() {
+        check_files(args)?;
+    }
+    let found = files::find(&args.paths, &args.ext, stdin_name(args))?;
+    interrupt::watch();
+    let by = &args.who.by;
+    let done = opening::write(global, &args.memory, IfMissing::Make, by, async |memory| {
+        let model = model::to_write(&memory, &args.model).await?;
+        let mut done = match &args.text {
+            Some(text) => one(args, text, &memory, model.as_ref()).await?,
+            None => all(args, &found, &memory, model.as_ref(), out).await?,
+        };
+        done.version = memory.version().await?;
+        done.model = model.map(|model| model.name().to_owned());
+        Ok(done)
+    });
+    let done = done.map_err(interrupted)?;
+    say(args, &done, out)?;
+    match (done.bad.len() as u64, args.skip_bad) {
+        (0, _) | (_, true) => Ok(Exit::Done),
+        (bad, false) => Err(Error::failed(format!(
+            "left out {}: the rest is added",
+            size::count(bad, "file")
+        ))
+        .hint("--skip-bad leaves out what is no text without failing")),
+    }
+}
+
+/// What is said about each chunk by its file must not be said by hand.
+fn check_files(args: &Add) -> Result<()> {
+    let from_stdin = args.paths.iter().any(|path| path == Path::new("-"));
+    if args.about.title.is_some() {
+        return Err(Error::usage("the titles of chunks are their headings")
+            .hint("leave out --title, or add one text with --text"));
+    }
+    match (from_stdin, args.paths.len(), args.about.source.as_slice()) {
+        (_, _, []) => Ok(()),
+        (true, 1, [_]) => Ok(()),
+        _ => Err(Error::usage("the sources of chunks are their files")
+            .hint("--source names a text (--text), or standard input (-) alone")),
+    }
+}
+
+fn stdin_name(args: &Add) -> &str {
+    args.about.source.first().map_or("stdin", String::as_str)
+}
+
+async fn one(args: &Add, text: &str, memory: &Memory, model: Option<&Model>) -> Result<Done> {
+    let about = &args.about;
+    let kind = about.kind.map_or(DocKind::Fact, |kind| kind.kind());
+    let mut new = said(NewDocument::new(kind, text), about);
+    for source in &about.source {
+        new = new.source(source);
+    }
+    if let Some(title) = &about.title {
+        new = new.title(title);
+    }
+    if let Some(key) = &args.key {
+        new = new.key(key);
+    }
+    if let Some(model) = model {
+        new = model.apply(new, about.title.as_deref(), text)?;
+    }
+    let before = memory.version().await?;
+    let id = memory.add(new).await?;
+    // Under a key it may have been there.
+    let is_new = u64::from(id.0 > before.sequence);
+    Ok(Done {
+        id: Some(id),
+        files: 0,
+        counts: Counts {
+            added: is_new,
+            unchanged: 1 - is_new,
+            ..Counts::default()
+        },
+        bad: Vec::new(),
+        version: before,
+        model: None,
+    })
+}
+
+async fn all(
+    args: &Add,
+    found: &[Found],
+    memory: &Memory,
+    model: Option<&Model>,
+    out: &Out,
+) -> Result<Done> {
+    let sizes = Sizes {
+        chunk: args.chunk_bytes as usize,
+        overlap: args.overlap_bytes as usize,
+    };
+    let progress = Progress::new("adding", out);
+    let mut ingest = Ingest::new(memory, model, &args.about, sizes);
+    let all_bytes: u64 = found.iter().map(|file| file.bytes).sum();
+    let mut done_bytes = 0;
+    let mut bad = Vec::new();
+    let mut result = Ok(());
+    for (at, file) in found.iter().enumerate() {
+        match files::read(file) {
+            Err(why) => bad.push(Bad {
+                file: file.name.clone(),
+                why,
+            }),
+            Ok(text) => {
+                let show = |chunk: usize, of: usize, counts: &Counts| {
+                    progress.say(|| {
+                        let here = file.bytes * chunk as u64 / of.max(1) as u64;
+                        let chunks = size::count(counts.chunks(), "chunk");
+                        let bar = bar(done_bytes + here, all_bytes);
+                        format!("{bar} {} of {} files, {chunks}", at, found.len())
+                    });
+                };
+                result = ingest.file(&file.name, &text, show).await;
+            }
+        }
+        if result.is_err() {
+            break;
+        }
+        done_bytes += file.bytes;
+    }
+    if result.is_ok() {
+        result = ingest.flush().await;
+    }
+    if result.is_ok() && args.prune {
+        result = prune(args, found, memory, &mut ingest).await;
+    }
+    progress.end();
+    result?;
+    Ok(Done {
+        id: None,
+        files: found.len() - bad.len(),
+        counts: ingest.counts,
+        bad,
+        version: Version::START,
+        model: None,
+    })
+}
+
+/// As in `[######------]  50%`.
+fn bar(done: u64, all: u64) -> String {
+    let share = |of: u64| done.min(all) * of / all.max(1);
+    let full = share(BAR_COLUMNS) as usize;
+    let empty = BAR_COLUMNS as usize - full;
+    format!(
+        "[{}{}] {:>3}%",
+        "#".repeat(full),
+        "-".repeat(empty),
+        share(100)
+    )
+}
+
+/// Retracts the chunks of files that are gone from the folders that were named.
+async fn prune(
+    args: &Add,
+    found: &[Found],
+    memory: &Memory,
+    ingest: &mut Ingest<'_>,
+) -> Result<()> {
+    let seen: HashSet<&str> = found.iter().map(|file| file.name.as_str()).collect();
+    let folders = args.paths.iter().filter(|path| path.is_dir());
+    let folders: Vec<String> = folders.map(|path| files::name_of(path)).collect();
+    let is_in = |name: &str| {
+        folders.iter().any(|folder| match folder.as_str() {
+            "." => !Path::new(name).is_absolute(),
+            folder => Path::new(name).starts_with(folder),
+        })
+    };
+    let mut after = None;
+    loop {
+        let page = memory
+            .list(&Filter::default(), AsOf::Now, after, PAGE)
+            .await?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = Some(last.id);
+        for document in page {
+            let source = document.content.sources.first();
+            let place = source.and_then(|source| source.rsplit_once('#'));
+            let Some((name, number)) = place else {
+                continue;
+            };
+            let gone = !seen.contains(name) && is_in(name) && !Path::new(name).exists();
+            if let (true, Ok(number)) = (gone, number.parse()) {
+                ingest.gone(name, number, document.id).await?;
+            }
+        }
+    }
+}
+
+fn say(args: &Add, done: &Done, out: &mut Out) -> Result<()> {
+    let counts = &done.counts;
+    if out.is_json() {
+        return Ok(out.json(&Document {
+            schema: "dalsegno.memory-add/1",
+            memory: &args.memory,
+            version: done.version.into(),
+            id: done.id.map(|id| id.0),
+            files: done.files,
+            added: counts.added,
+            corrected: counts.corrected,
+            retracted: counts.retracted,
+            unchanged: counts.unchanged,
+            left_out: counts.left_out,
+            bad: &done.bad,
+            model: done.model.as_deref(),
+        })?);
+    }
+    let (memory, version) = (shown(&args.memory), done.version.sequence);
+    if let Some(id) = done.id {
+        let what = match counts.added {
+            0 => "was there",
+            _ => "added",
+        };
+        return Ok(out.line(format!(
+            "document {id} {what}; {memory} is at version {version}"
+        ))?);
+    }
+    for bad in &done.bad {
+        out.line(format!("left out {}: it {}", shown(&bad.file), bad.why))?;
+    }
+    let mut words = vec![format!("{} added", size::count(counts.added, "chunk"))];
+    for (count, what) in [
+        (counts.corrected, "corrected"),
+        (counts.retracted, "retracted"),
+        (counts.unchanged, "as before"),
+        (counts.left_out, "left as retracted or forgotten"),
+    ] {
+        if count > 0 {
+            words.push(format!("{count} {what}"));
+        }
+    }
+    let files = size::count(done.files as u64, "file");
+    let words = words.join(", ");
+    Ok(out.line(format!(
+        "{words}, of {files}; {memory} is at version {version}"
+    ))?)
+}

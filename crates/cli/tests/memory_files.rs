@@ -1,0 +1,402 @@
+//! `dalsegno memory add PATH…`: files become chunks, once, and follow their files.
+
+#![allow(clippy::unwrap_used)]
+
+#[macro_use]
+mod common;
+#[path = "common/pty.rs"]
+mod pty;
+
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::places::Place;
+use common::{Ran, TempDir, command, run};
+use pty::Terminal;
+use serde_json::{Value, json};
+
+in_both! {
+    a_folder_is_added_once,
+    a_changed_file_is_followed,
+}
+
+/// `dalsegno memory WORDS…` in a folder.
+fn memory(place: &Place, dir: &Path, words: &str) -> Command {
+    let mut command = command();
+    command
+        .current_dir(dir)
+        .arg("--store")
+        .arg(place.path())
+        .arg("memory");
+    command.args(words.split_whitespace());
+    command
+}
+
+fn add(place: &Place, dir: &Path, words: &str) -> Ran {
+    run(memory(place, dir, &format!("add kb {words} --json")))
+}
+
+/// Added, corrected, retracted, unchanged, left out.
+fn counts(added: &Value) -> [u64; 5] {
+    ["added", "corrected", "retracted", "unchanged", "left_out"]
+        .map(|name| added[name].as_u64().unwrap())
+}
+
+/// The first source, title and text of every document.
+fn documents(place: &Place, dir: &Path) -> Vec<[String; 3]> {
+    let listed = run(memory(place, dir, "ls kb --limit 0 --json"))
+        .ok()
+        .json();
+    let listed = listed["documents"].as_array().unwrap().iter();
+    let texts = listed.map(|document| {
+        let source = &document["sources"][0];
+        [source, &document["title"], &document["text"]]
+            .map(|value| value.as_str().unwrap_or("-").to_owned())
+    });
+    texts.collect()
+}
+
+fn write(dir: &Path, name: &str, text: impl AsRef<[u8]>) {
+    let path = dir.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+fn a_folder_is_added_once(place: &Place) {
+    let dir = TempDir::new();
+    let dir = dir.path();
+    write(dir, "docs/b.txt", "Bananas are yellow.\n\nThey grow.\n");
+    write(
+        dir,
+        "docs/a.md",
+        "\u{feff}# Apples\n\nRed.\n\n## Taste\n\nSweet.\n",
+    );
+    write(dir, "docs/deep/c.markdown", "No heading.");
+    write(dir, "docs/.hidden/x.md", "hidden");
+    write(dir, "docs/empty.md", "");
+    std::os::unix::fs::symlink("/etc", dir.join("docs/link")).unwrap();
+    let added = add(place, dir, "./docs//").ok().json();
+    assert_eq!(
+        (counts(&added), &added["files"]),
+        ([4, 0, 0, 0, 0], &json!(4))
+    );
+    let wanted = [
+        ["docs/a.md#1", "Apples", "Red."],
+        ["docs/a.md#2", "Apples > Taste", "Sweet."],
+        ["docs/b.txt#1", "-", "Bananas are yellow.\n\nThey grow."],
+        ["docs/deep/c.markdown#1", "-", "No heading."],
+    ];
+    assert_eq!(
+        documents(place, dir),
+        wanted.map(|document| document.map(str::to_owned))
+    );
+    // The same again, by other ways to name it: nothing.
+    for again in ["docs", "docs/ docs/a.md", "docs/b.txt docs"] {
+        let again = add(place, dir, again).ok().json();
+        assert_eq!(counts(&again), [0, 0, 0, 4, 0]);
+        assert_eq!(again["version"], added["version"]);
+    }
+    let only = add(place, dir, "docs --ext txt,.MARKDOWN").ok().json();
+    assert_eq!(
+        (counts(&only), &only["files"]),
+        ([0, 0, 0, 2, 0], &json!(2))
+    );
+    // What is said about it belongs to it.
+    let tagged = add(place, dir, "docs/b.txt --tag fruit --kind plan")
+        .ok()
+        .json();
+    assert_eq!(counts(&tagged), [0, 1, 0, 0, 0]);
+}
+
+fn a_changed_file_is_followed(place: &Place) {
+    let dir = TempDir::new();
+    let dir = dir.path();
+    let text = |parts: &[&str]| -> String {
+        let parts = parts.iter();
+        parts
+            .map(|part| format!("# {part}\n\nAbout {part}.\n\n"))
+            .collect()
+    };
+    write(dir, "a.md", text(&["one", "two", "three"]));
+    assert_eq!(
+        counts(&add(place, dir, "a.md").ok().json()),
+        [3, 0, 0, 0, 0]
+    );
+    write(dir, "a.md", text(&["one", "zwei"]));
+    assert_eq!(
+        counts(&add(place, dir, "a.md").ok().json()),
+        [0, 1, 1, 1, 0]
+    );
+    // What was there before is in the history.
+    let then = run(memory(place, dir, "search kb three --as-of 3 --json"))
+        .ok()
+        .json();
+    assert_eq!(then["hits"][0]["sources"][0], "a.md#3");
+    // What is back is added again, and again.
+    for _ in 0..2 {
+        write(dir, "a.md", text(&["one", "zwei", "three"]));
+        assert_eq!(
+            counts(&add(place, dir, "a.md").ok().json()),
+            [1, 0, 0, 2, 0]
+        );
+        assert_eq!(
+            counts(&add(place, dir, "a.md").ok().json()),
+            [0, 0, 0, 3, 0]
+        );
+        write(dir, "a.md", text(&["one", "zwei"]));
+        assert_eq!(
+            counts(&add(place, dir, "a.md").ok().json()),
+            [0, 0, 1, 2, 0]
+        );
+    }
+    // What a person took away stays away, as long as the file does not say something else.
+    let list = run(memory(place, dir, "ls kb --json")).ok().json();
+    let id = |at: usize| list["documents"][at]["id"].to_string();
+    run(memory(
+        place,
+        dir,
+        &format!("retract kb {} --reason wrong", id(0)),
+    ))
+    .ok();
+    run(memory(
+        place,
+        dir,
+        &format!("forget kb {} --reason asked --yes", id(1)),
+    ))
+    .ok();
+    assert_eq!(
+        counts(&add(place, dir, "a.md").ok().json()),
+        [0, 0, 0, 0, 2]
+    );
+    write(dir, "a.md", text(&["uno", "due"]));
+    assert_eq!(
+        counts(&add(place, dir, "a.md").ok().json()),
+        [1, 0, 0, 0, 1]
+    );
+    // A file without text has no chunks; one that is gone only counts if that is asked.
+    write(dir, "a.md", "\n \n");
+    assert_eq!(
+        counts(&add(place, dir, "a.md").ok().json()),
+        [0, 0, 1, 0, 0]
+    );
+    write(dir, "d/b.md", "b");
+    write(dir, "d/c.md", "c");
+    assert_eq!(counts(&add(place, dir, "d").ok().json()), [2, 0, 0, 0, 0]);
+    std::fs::remove_file(dir.join("d/b.md")).unwrap();
+    assert_eq!(counts(&add(place, dir, "d").ok().json()), [0, 0, 0, 1, 0]);
+    assert_eq!(
+        counts(&add(place, dir, "a.md --prune").ok().json()),
+        [0, 0, 0, 0, 0]
+    );
+    assert_eq!(
+        counts(&add(place, dir, "d --prune").ok().json()),
+        [0, 0, 1, 1, 0]
+    );
+    assert_eq!(
+        documents(place, dir),
+        [["d/c.md#1", "-", "c"].map(str::to_owned)]
+    );
+}
+
+#[test]
+fn standard_input_is_a_file_too() {
+    let (place, dir) = (Place::folder(), TempDir::new());
+    let from = |text: &str, words: &str| {
+        write(dir.path(), "input", text);
+        let mut command = memory(&place, dir.path(), &format!("add kb - {words} --json"));
+        command.stdin(std::fs::File::open(dir.join("input")).unwrap());
+        run(command)
+    };
+    assert_eq!(
+        counts(&from("# a\n\nb", "--source x.md").ok().json()),
+        [1, 0, 0, 0, 0]
+    );
+    assert_eq!(
+        counts(&from("# a\n\nc", "--source x.md").ok().json()),
+        [0, 1, 0, 0, 0]
+    );
+    assert_eq!(counts(&from("plain", "").ok().json()), [1, 0, 0, 0, 0]);
+    assert_eq!(
+        documents(&place, dir.path()),
+        [["x.md#1", "a", "c"], ["stdin#1", "-", "plain"]].map(|d| d.map(str::to_owned))
+    );
+    from("x", "input --source y").ends(2);
+    from("x", "--title y").ends(2);
+}
+
+#[test]
+fn what_is_no_text_is_named_and_left_out() {
+    let (place, dir) = (Place::folder(), TempDir::new());
+    write(dir.path(), "d/a.md", "good");
+    write(dir.path(), "d/b.md", b"caf\xe9 ole");
+    write(dir.path(), "d/c.png", b"\x89PNG\0\0");
+    write(dir.path(), "d/d.md", "good, too");
+    let ran = run(memory(&place, dir.path(), "add kb d")).ends(1);
+    let text = "left out d/b.md: it is no text: byte 3 is not UTF-8\n\
+                left out d/c.png: it is no text: byte 4 is zero\n\
+                2 chunks added, of 2 files; kb is at version 2\n";
+    assert_eq!(ran.stdout, text);
+    assert!(
+        ran.stderr.contains("left out 2 files: the rest is added"),
+        "{ran:?}"
+    );
+    let ran = add(&place, dir.path(), "d --skip-bad").ok().json();
+    assert_eq!(counts(&ran), [0, 0, 0, 2, 0]);
+    assert_eq!(
+        ran["bad"][0],
+        json!({"file": "d/b.md", "why": "is no text: byte 3 is not UTF-8"})
+    );
+    // Names that are no text are told apart, and named.
+    for byte in [0xe8, 0xe9] {
+        let name = std::ffi::OsString::from_vec(vec![b'x', byte]);
+        std::fs::write(dir.path().join("d").join(name), "text").unwrap();
+    }
+    let ran = add(&place, dir.path(), "d --skip-bad").ok().json();
+    assert_eq!(ran["bad"].as_array().unwrap().len(), 4, "{ran}");
+    assert_eq!(ran["bad"][3]["why"], "has a name that is no text");
+    let missing = add(&place, dir.path(), "d nowhere").ends(1);
+    assert!(
+        missing.json_error()["error"]
+            .as_str()
+            .unwrap()
+            .contains("nowhere")
+    );
+    add(&place, dir.path(), "").ends(2);
+}
+
+/// Fifty megabytes are one file like any other, and nothing is one, too.
+#[test]
+fn large_and_empty_files() {
+    let (place, dir) = (Place::folder(), TempDir::new());
+    let line = "The quick brown fox jumps over the lazy dog near the river bank.\n\n";
+    let mut text = line.repeat(50 * 1_000_000 / line.len());
+    text.push_str("A needle.");
+    write(dir.path(), "large.txt", &text);
+    write(dir.path(), "empty.txt", "");
+    let words = "large.txt empty.txt --chunk-bytes 100000 --overlap-bytes 0";
+    let added = add(&place, dir.path(), words).ok().json();
+    assert!(counts(&added)[0] >= 500, "{added}");
+    assert_eq!(added["files"], 2);
+    let found = run(memory(
+        &place,
+        dir.path(),
+        "search kb needle --limit 1 --json",
+    ));
+    let found = found.ok().json();
+    assert_eq!(found["hits"].as_array().unwrap().len(), 1);
+    let again = add(&place, dir.path(), words).ok().json();
+    assert_eq!(counts(&again), [0, 0, 0, counts(&added)[0], 0]);
+}
+
+/// Ctrl-C leaves a beginning, and the same command goes on behind it.
+#[test]
+fn who_is_interrupted_goes_on() {
+    let (place, dir) = (Place::folder(), TempDir::new());
+    for file in 0..40 {
+        let parts = (0..150).map(|part| format!("Paragraph {part} of file {file}.\n\n"));
+        write(
+            dir.path(),
+            &format!("d/{file:03}.txt"),
+            parts.collect::<String>(),
+        );
+    }
+    let words = "add kb d --chunk-bytes 100 --overlap-bytes 0 --json";
+    let whole = Place::folder();
+    let wanted = run(memory(&whole, dir.path(), words)).ok().json();
+    let mut interrupted = 0;
+    for wait_ms in [60, 120, 200, 300] {
+        let mut command = memory(&place, dir.path(), words);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let until = Instant::now() + Duration::from_millis(wait_ms);
+        while Instant::now() < until && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let pid = child.id().to_string();
+        drop(Command::new("kill").args(["-INT", &pid]).output());
+        interrupted += u32::from(child.wait().unwrap().code() == Some(130));
+    }
+    assert!(interrupted > 0, "it was never in the middle");
+    let rest = run(memory(&place, dir.path(), words)).ok().json();
+    assert_eq!(rest["version"]["sequence"], wanted["version"]["sequence"]);
+    assert_eq!(documents(&place, dir.path()), documents(&whole, dir.path()));
+    common::dalsegno(place.path(), ["verify"]).ok();
+}
+
+#[test]
+fn a_terminal_sees_how_far_it_is() {
+    let (place, dir) = (Place::folder(), TempDir::new());
+    let parts = (0..30_000).map(|part| format!("Paragraph {part}.\n\n"));
+    write(dir.path(), "large.txt", parts.collect::<String>());
+    let script = "\"$0\" --store \"$1\" memory add kb \"$2\" --chunk-bytes 100; echo ended";
+    let (store, file) = (place.path(), dir.join("large.txt"));
+    let args = [
+        env!("CARGO_BIN_EXE_dalsegno"),
+        store.to_str().unwrap(),
+        file.to_str().unwrap(),
+    ];
+    let mut terminal = Terminal::run(script, &args, (24, 100));
+    terminal.sees("adding: [");
+    let (_, screen) = terminal.ends();
+    assert!(screen.contains("ended"), "{screen}");
+    assert!(!screen.contains("adding: ["), "it is taken away again");
+}
+
+/// Chunks get vectors when a model is named, also those that were there without.
+#[test]
+fn a_model_that_comes_later_gives_vectors() {
+    let (place, dir) = (Place::folder(), TempDir::new());
+    write(
+        dir.path(),
+        "a.md",
+        "# fruit\n\nan apple\n\n# vehicle\n\na truck\n",
+    );
+    assert_eq!(
+        counts(&add(&place, dir.path(), "a.md").ok().json()),
+        [2, 0, 0, 0, 0]
+    );
+    let model = common::models::table(dir.path(), "tiny", 4);
+    let words = format!("a.md --model {}", model.display());
+    let added = add(&place, dir.path(), &words).ok().json();
+    assert_eq!(counts(&added), [0, 2, 0, 0, 0]);
+    assert!(
+        added["model"].as_str().unwrap().starts_with("tiny#"),
+        "{added}"
+    );
+    // The model may also be in the environment.
+    let mut again = memory(&place, dir.path(), "add kb a.md --json");
+    again.env("DALSEGNO_MODEL", &model);
+    assert_eq!(counts(&run(again).ok().json()), [0, 0, 0, 2, 0]);
+    let mut search = memory(&place, dir.path(), "search kb pear --json");
+    search.env("DALSEGNO_MODEL", &model);
+    assert_eq!(run(search).ok().json()["hits"][0]["text"], "an apple");
+    // Without it nothing is written, unless words are enough.
+    write(dir.path(), "a.md", "# fruit\n\na pear\n");
+    let refused = add(&place, dir.path(), "a.md").ends(2);
+    assert!(refused.stderr.contains("tiny#"), "{refused:?}");
+    let words = add(&place, dir.path(), "a.md --no-vectors").ok().json();
+    assert_eq!(counts(&words), [0, 1, 1, 0, 0]);
+}
+
+/// Two who add the same at the same time add it once.
+#[test]
+fn two_at_once_add_it_once() {
+    let (place, dir) = (Place::database(), TempDir::new());
+    for file in 0..10 {
+        write(
+            dir.path(),
+            &format!("d/{file}.md"),
+            format!("# {file}\n\ntext\n\n# more\n\ntext"),
+        );
+    }
+    let children: Vec<_> = (0..3)
+        .map(|_| memory(&place, dir.path(), "add kb d --json"))
+        .map(|mut command| command.stdout(Stdio::null()).spawn().unwrap())
+        .collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(documents(&place, dir.path()).len(), 20);
+}
