@@ -48,6 +48,12 @@ pub fn wake(ctx: &Ctx) {
     ctx.run.state().wake();
 }
 
+/// Whether something of the run is on its way to the disk or being executed, so that whoever polls a
+/// step has to expect its end soon.
+pub fn is_busy(ctx: &Ctx) -> bool {
+    ctx.run.is_busy()
+}
+
 /// Whether a run is only read, to be replayed.
 pub fn is_replay(ctx: &Ctx) -> bool {
     ctx.run.is_replay()
