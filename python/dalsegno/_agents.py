@@ -36,7 +36,6 @@ class Agent(Generic[P, R]):
 
     def write_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The arguments of a run, as they are recorded."""
-        self.signature.signature.bind(*args, **kwargs)
         return self.signature.write(args, kwargs, f"agent {self.name!r}")
 
     def write_result(self, value: Any) -> str:

@@ -105,7 +105,9 @@ class Settings:
         lease: Time | None,
         stay: Time | None,
         session: str | None,
+        crash: _dalsegno.Crash | None = None,
     ) -> None:
+        self.crash = crash
         self.durability = 0.0 if durability == "strict" else _seconds(durability)
         self.max_running = max_running
         self.queues = None if queues is None else list(queues)
@@ -296,6 +298,12 @@ class Asks:
         if closed is not None:
             raise problem(closed)
 
+    def crash(self) -> None:
+        """Leaves everything as a crash would; for tests."""
+        _OPEN.discard(self)
+        self.core.crash()
+        self._loop.close()
+
 
 class _Loop:
     """The event loop of async agents: one that is given, or one of its own, made when it is needed."""
@@ -334,6 +342,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 _OPEN: weakref.WeakSet[Asks] = weakref.WeakSet()
+_PID = os.getpid()
 
 
 def _at_exit() -> None:
@@ -343,6 +352,9 @@ def _at_exit() -> None:
             asks.close(1.0)
         except Exception:
             pass
+    # Those that nobody closed and nobody has any more may still be starting something.
+    if os.getpid() == _PID:
+        _dalsegno.shut()
 
 
 atexit.register(_at_exit)

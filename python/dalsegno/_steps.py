@@ -167,6 +167,5 @@ class PlanStep(Generic[P, R]):
         if (found.execution.tasks is not None) is not self.is_async:
             now, wanted = ("async", "plain") if self.is_async else ("plain", "async")
             raise BadUse(f"plan step {self.name!r} is {now}, and agent {found.execution.agent!r} is {wanted}")
-        hint = self.signature.hint("return")
-        body = Body(self.name, lambda _: self.code(*args, **kwargs), hint=hint)
+        body = Body(self.name, lambda _: self.code(*args, **kwargs), signature=self.signature)
         return cast(R, make(found, body, lambda ctx, hear: ctx.plan(self.name, hear)))

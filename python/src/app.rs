@@ -17,6 +17,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
 
+use crate::crash::{self, Crash};
 use crate::drive::Starter;
 use crate::failures::{self, Problem};
 use crate::pending::Pending;
@@ -43,6 +44,7 @@ pub struct Manner {
     lease: Option<f64>,
     stay: Option<f64>,
     session: Option<String>,
+    crash: Option<Py<Crash>>,
 }
 
 /// Opens a store, and takes up its runs.
@@ -62,6 +64,8 @@ pub fn open(
             Arc::clone(&starter).run(Arc::clone(&name), ctx, input)
         });
     }
+    let manner_crash = manner.crash.as_ref().map(|crash| crash.clone_ref(py));
+    let crash = manner.crash.as_ref().map(|crash| crash.get().parts());
     let builder = manner.apply(builder);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -72,11 +76,22 @@ pub fn open(
     let opened = Arc::new(Mutex::new(None));
     let put = Arc::clone(&opened);
     let opening = Pending::new(runtime.handle(), async move {
-        let app = builder.open(place).await?;
+        let app = match crash {
+            None => builder.open(place).await?,
+            Some(parts) => Crash::open(builder, &place, parts).await?,
+        };
         *put.lock().unwrap_or_else(PoisonError::into_inner) = Some(app);
         Ok(None)
     });
-    let answer = opening.wait(py)?;
+    let is_dead = || {
+        manner_crash
+            .as_ref()
+            .is_some_and(|crash| crash.get().is_dead())
+    };
+    let Some(answer) = opening.wait_unless(py, is_dead)? else {
+        runtime.shutdown_background();
+        return Err(failures::raise(py, "Closed", "the process is dead"));
+    };
     let app = {
         let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.take()
@@ -443,6 +458,24 @@ impl App {
             });
             Ok(Some(json!(all.collect::<Vec<_>>()).to_string()))
         })
+    }
+
+    /// What the runs that wait ask a person.
+    fn asks(&self, py: Python<'_>) -> PyResult<Pending> {
+        self.ask(py, crash::asks)
+    }
+
+    /// Leaves everything as a crash of the process would, and waits until nothing moves any more.
+    fn crash(&self, py: Python<'_>) -> PyResult<()> {
+        self.check(py)?;
+        let inner = self.inner().take();
+        py.detach(move || {
+            if let Some(Inner { app, runtime }) = inner {
+                drop(app);
+                runtime.shutdown_timeout(Duration::from_secs(5));
+            }
+        });
+        Ok(())
     }
 
     /// Closes the store; steps that are under way have so long to end.

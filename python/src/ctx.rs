@@ -22,19 +22,47 @@ pub struct PyCtx {
     port: Arc<Port>,
 }
 
-/// How a step is to be made.
-#[derive(FromPyObject)]
+/// How the steps of a tool are made.
+#[pyclass(frozen)]
 pub struct Manner {
     is_model: bool,
-    effect: String,
-    /// Attempts, first wait, factor, longest wait.
-    retry: (u64, f64, f64, f64),
-    timeout: Option<f64>,
+    effect: Effect,
+    retry: Retry,
+    timeout: Option<Duration>,
     probe: bool,
-    /// Whether a person has to approve, and for how long that is open and waited for.
-    approval: bool,
-    expires: Option<f64>,
-    wait: Option<f64>,
+    gate: Option<Gate>,
+}
+
+#[pymethods]
+impl Manner {
+    /// `retry` is attempts, first wait, factor, longest wait; `approval` for how long that is open and
+    /// waited for, if a person has to approve.
+    #[new]
+    fn new(
+        is_model: bool,
+        effect: &str,
+        retry: (u64, f64, f64, f64),
+        timeout: Option<f64>,
+        probe: bool,
+        approval: Option<(Option<f64>, Option<f64>)>,
+    ) -> Manner {
+        let (attempts, first, factor, longest) = retry;
+        Manner {
+            is_model,
+            effect: match effect {
+                "read_only" => Effect::ReadOnly,
+                "idempotent" => Effect::Idempotent,
+                _ => Effect::Once,
+            },
+            retry: Retry::times(attempts)
+                .first(seconds(first))
+                .factor(factor)
+                .at_most(seconds(longest)),
+            timeout: timeout.map(seconds),
+            probe,
+            gate: approval.map(|(expires, wait)| gate(expires, wait)),
+        }
+    }
 }
 
 type Value = Box<RawValue>;
@@ -61,8 +89,22 @@ impl PyCtx {
     where
         F: FnOnce(&Arc<Link>) -> BoxFuture<'static, Result<Value>>,
     {
+        self.step_within(py, hear, false, make)
+    }
+
+    /// The same; it may have a time limit.
+    fn step_within<F>(
+        &self,
+        py: Python<'_>,
+        hear: Option<Py<PyAny>>,
+        has_limit: bool,
+        make: F,
+    ) -> PyResult<PyStep>
+    where
+        F: FnOnce(&Arc<Link>) -> BoxFuture<'static, Result<Value>>,
+    {
         self.check(py)?;
-        let link = Link::new(&self.port, hear);
+        let link = Link::new(&self.port, hear, has_limit);
         let made = make(&link);
         let told = Arc::clone(&link);
         let future = Box::pin(async move { told.ended(made.await) });
@@ -128,8 +170,8 @@ impl PyCtx {
     }
 
     /// The agent was interrupted, as by a crash.
-    fn interrupted(&self, why: String) {
-        self.port.say(Said::Interrupted(why));
+    fn interrupted(&self, why: &str) {
+        self.port.interrupt(why);
     }
 
     /// The last `finally` of the agent is done.
@@ -147,32 +189,22 @@ impl PyCtx {
         &self,
         py: Python<'_>,
         name: &str,
-        manner: Manner,
+        manner: &Manner,
         input: &str,
         hear: Option<Py<PyAny>>,
     ) -> PyResult<PyStep> {
         let input = failures::raw(input)?;
-        let effect = match manner.effect.as_str() {
-            "read_only" => Effect::ReadOnly,
-            "idempotent" => Effect::Idempotent,
-            _ => Effect::Once,
-        };
-        let (attempts, first, factor, longest) = manner.retry;
-        let retry = Retry::times(attempts)
-            .first(seconds(first))
-            .factor(factor)
-            .at_most(seconds(longest));
-        self.step(py, hear, |link| {
+        self.step_within(py, hear, manner.timeout.is_some(), |link| {
             let mut step = match manner.is_model {
                 true => self.ctx.model(name),
                 false => self.ctx.tool(name),
             };
-            step = step.effect(effect).input(&input).retry(retry);
+            step = step.effect(manner.effect).input(&input).retry(manner.retry);
             if let Some(limit) = manner.timeout {
-                step = step.timeout(seconds(limit));
+                step = step.timeout(limit);
             }
-            if manner.approval {
-                step = step.approval(gate(manner.expires, manner.wait));
+            if let Some(gate) = manner.gate {
+                step = step.approval(gate);
             }
             if manner.probe {
                 let link = Arc::clone(link);

@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use dalsegno::binding::{self, Outside};
-use dalsegno::{BoxFuture, Ctx, Failure, Result};
+use dalsegno::{Ctx, Failure, Result};
 use pyo3::prelude::*;
 use serde_json::value::RawValue;
 
 use crate::ctx::PyCtx;
+use crate::link::Link;
 use crate::port::{Port, Said, Work};
 
 /// What starts an agent's code, and which executions there are.
@@ -64,7 +65,7 @@ impl Starter {
             port: Arc::clone(&port),
             steps: Vec::new(),
         };
-        let started = Python::try_attach(|py| {
+        let started = crate::gate::attach(|py| {
             let given = PyCtx::new(ctx.clone(), &port);
             let started = self.start.call1(py, (&*agent, given, input.get()));
             started.map(drop).map_err(|e| e.to_string())
@@ -89,7 +90,7 @@ impl Starter {
 struct Drive {
     ctx: Ctx,
     port: Arc<Port>,
-    steps: Vec<(u64, BoxFuture<'static, ()>)>,
+    steps: Vec<(u64, Arc<Link>)>,
     outside: Option<Outside>,
 }
 
@@ -98,10 +99,13 @@ impl Drive {
     fn obey(&mut self) -> Option<Result<Box<RawValue>, Failure>> {
         for said in self.port.take() {
             match said {
-                Said::Begin(number, future) => self.steps.push((number, future)),
-                Said::LetGo(number) => self.steps.retain(|(known, _)| *known != number),
+                Said::Drive(number, link) => self.steps.push((number, link)),
+                Said::LetGo(number) => {
+                    for (_, link) in self.steps.extract_if(.., |(known, _)| *known == number) {
+                        drop(link.take());
+                    }
+                }
                 Said::Return(returned) => return Some(returned),
-                Said::Interrupted(why) => binding::interrupt(&self.ctx, &why),
             }
         }
         None
@@ -117,8 +121,8 @@ impl Future for Drive {
             if let Some(returned) = this.obey() {
                 return Poll::Ready(returned);
             }
-            let mut poll = |step: &mut (u64, BoxFuture<'static, ()>)| step.1.as_mut().poll(context);
-            this.steps.retain_mut(|step| poll(step).is_pending());
+            this.steps
+                .retain(|(_, link)| link.poll(context).is_pending());
             let Some(work) = this.port.settle(context.waker()) else {
                 continue;
             };

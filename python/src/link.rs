@@ -5,21 +5,34 @@
 //! driver             polls the library's step ────┘           ▼ ─────────┘         ▼ ──────────┘
 //! ```
 //!
-//! Invariant: an answer counts only for the question that was asked last. The function of a step that
-//! took too long may still be running when the next attempt begins.
+//! A step is *here* at first: the code's own thread polls it, so that one which is recorded, or needs
+//! no disk, never changes threads. On a thread it stays here for a moment to wait for the disk. What
+//! waits for anything else, or has a time limit, is handed over to the driver, and stays there.
+//!
+//! Invariants: an answer counts only for the question that was asked last; the function of a step that
+//! took too long may still be running when the next attempt begins. A step is polled here only while
+//! the driver knows that the code runs: else the run may be leaving memory. Nobody waits for a step
+//! that is being polled with the interpreter's lock in hand.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use dalsegno::{BoxFuture, Call, Ctx, Failure, Probe, Result};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use serde_json::value::RawValue;
 
 use crate::ctx::PyCtx;
 use crate::failures::{self, FailureParts};
-use crate::port::{Port, Work};
+use crate::port::{Port, Said, Work};
+
+/// So long a step waits for the disk before it is handed over.
+const HERE_AT_MOST: Duration = Duration::from_millis(5);
+/// So often it is looked whether it is the disk that it waits for.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What Python is told.
 pub enum Told {
@@ -46,6 +59,10 @@ pub struct Link {
     port: Arc<Port>,
     /// What to call, on any thread, when there is something to hear; `None` for who waits on a thread.
     hear: Option<Py<PyAny>>,
+    /// It races with a time, which the driver has to be woken by.
+    has_limit: bool,
+    /// The library's step, until it has ended or the run was left.
+    step: Mutex<Option<BoxFuture<'static, ()>>>,
     state: Mutex<State>,
     told: Condvar,
 }
@@ -56,13 +73,21 @@ struct State {
     asked: u64,
     answer: Option<Answer>,
     is_unwound: bool,
+    /// By which its port knows it, once it was begun.
+    number: Option<u64>,
+    /// It is polled by the code's own thread.
+    is_here: bool,
+    /// It is here, and has to be polled.
+    is_woken: bool,
 }
 
 impl Link {
-    pub fn new(port: &Arc<Port>, hear: Option<Py<PyAny>>) -> Arc<Link> {
+    pub fn new(port: &Arc<Port>, hear: Option<Py<PyAny>>, has_limit: bool) -> Arc<Link> {
         Arc::new(Link {
             port: Arc::clone(port),
             hear,
+            has_limit,
+            step: Mutex::default(),
             state: Mutex::default(),
             told: Condvar::new(),
         })
@@ -74,18 +99,161 @@ impl Link {
 
     fn tell(&self, told: Told) {
         self.port.tells();
-        self.state().told.push_back(told);
+        let is_here = {
+            let mut state = self.state();
+            state.told.push_back(told);
+            state.is_here
+        };
+        if is_here {
+            // Who polls it hears it.
+            return;
+        }
         match &self.hear {
             None => self.told.notify_all(),
             // If the interpreter is gone, so is who would hear.
-            Some(hear) => drop(Python::try_attach(|py| hear.call0(py))),
+            Some(hear) => drop(crate::gate::attach(|py| hear.call0(py))),
         }
     }
 
     /// The run was left.
     pub fn unwind(&self) {
+        drop(self.take());
         self.state().is_unwound = true;
         self.told.notify_all();
+    }
+
+    fn step(&self) -> MutexGuard<'_, Option<BoxFuture<'static, ()>>> {
+        self.step.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be polled. To be dropped without a lock of ours: that looks at the run.
+    pub fn take(&self) -> Option<BoxFuture<'static, ()>> {
+        self.step().take()
+    }
+
+    /// Polls the step, once.
+    pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut step = self.step();
+        let polled = match step.as_mut() {
+            Some(future) => future.as_mut().poll(context),
+            None => Poll::Ready(()),
+        };
+        let ended = polled.is_ready().then(|| step.take());
+        drop(step);
+        drop(ended);
+        polled
+    }
+
+    /// Polls the step on the thread of the code.
+    fn poll_here(self: &Arc<Self>) {
+        let _runtime = self.port.runtime.enter();
+        let waker = match self.hear {
+            None => Waker::from(Arc::new(Wakes(Arc::downgrade(self)))),
+            // It is handed over if there is something to wait for.
+            Some(_) => Waker::noop().clone(),
+        };
+        // What it came to is in what was told.
+        let _polled = self.poll(&mut Context::from_waker(&waker));
+    }
+
+    /// Begins, if it is not begun: here, if the driver knows that the code runs.
+    fn begin(self: &Arc<Self>, waits: bool) {
+        if self.state().number.is_some() {
+            return;
+        }
+        let Some((number, is_running)) = self.port.enter(self) else {
+            self.unwind();
+            return;
+        };
+        {
+            let mut state = self.state();
+            state.number = Some(number);
+            state.is_here = is_running;
+        }
+        match is_running {
+            false => self.hand_over(waits),
+            true => {
+                self.poll_here();
+                let is_probe = matches!(self.state().told.front(), Some(Told::Probe(..)));
+                if self.has_limit || is_probe {
+                    self.hand_over(false);
+                }
+            }
+        }
+    }
+
+    /// Has it driven from now on. With `waits` the whole agent does nothing but wait for it.
+    fn hand_over(self: &Arc<Self>, waits: bool) {
+        let number = {
+            let mut state = self.state();
+            state.is_here = false;
+            state.number
+        };
+        if let Some(number) = number {
+            self.port.drive(number, self, waits);
+        }
+    }
+
+    /// What there is to hear, waiting for it on this thread.
+    ///
+    /// The run's own lock is never asked for with ours in hand: it wakes us with its lock in hand.
+    fn next(self: &Arc<Self>) -> Told {
+        self.begin(true);
+        let begun = Instant::now();
+        let is_still = |state: &mut State| state.told.is_empty() && !state.is_unwound;
+        loop {
+            let (is_here, is_woken) = {
+                let mut state = self.state();
+                if state.is_unwound {
+                    return Told::Unwind;
+                }
+                if let Some(told) = state.told.pop_front() {
+                    drop(state);
+                    self.port.hears();
+                    return told;
+                }
+                (state.is_here, std::mem::take(&mut state.is_woken))
+            };
+            if !is_here {
+                // The agent has nothing to do but to hear of this step.
+                self.port.works(Work::Quiet);
+                drop(self.told.wait_while(self.state(), is_still));
+            } else if is_woken {
+                self.poll_here();
+            } else if !self.port.is_busy() || begun.elapsed() > HERE_AT_MOST {
+                self.hand_over(true);
+            } else {
+                let is_still = |state: &mut State| is_still(state) && !state.is_woken;
+                drop(
+                    self.told
+                        .wait_timeout_while(self.state(), LOOK_EVERY, is_still),
+                );
+            }
+        }
+    }
+
+    /// The same without waiting; `None` if there is nothing.
+    fn look(self: &Arc<Self>) -> Option<Told> {
+        self.begin(false);
+        if std::mem::take(&mut self.state().is_woken) {
+            match self.port.is_running() {
+                true => self.poll_here(),
+                false => self.hand_over(false),
+            }
+        }
+        let (told, waits) = {
+            let mut state = self.state();
+            match state.is_unwound {
+                true => return Some(Told::Unwind),
+                false => (state.told.pop_front(), state.is_here),
+            }
+        };
+        match &told {
+            Some(_) => self.port.hears(),
+            None if waits => self.hand_over(false),
+            None => {}
+        }
+        told
     }
 
     /// Asks Python something, and waits for the answer.
@@ -142,8 +310,32 @@ impl Link {
                 return;
             }
             state.answer = Some(answer);
+            if state.is_here {
+                state.is_woken = true;
+                return;
+            }
         }
         self.port.answered();
+    }
+}
+
+/// Wakes who waits for a step on its own thread.
+struct Wakes(Weak<Link>);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        if let Some(link) = self.0.upgrade() {
+            link.state().is_woken = true;
+            link.told.notify_all();
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(number) = self.state().number {
+            self.port.forget(number);
+        }
     }
 }
 
@@ -151,17 +343,12 @@ impl Link {
 #[pyclass(frozen, name = "Step")]
 pub struct PyStep {
     link: Arc<Link>,
-    begin: Mutex<Option<BoxFuture<'static, ()>>>,
-    number: Mutex<Option<u64>>,
 }
 
 impl PyStep {
     pub fn new(link: Arc<Link>, future: BoxFuture<'static, ()>) -> PyStep {
-        PyStep {
-            link,
-            begin: Mutex::new(Some(future)),
-            number: Mutex::new(None),
-        }
+        *link.step() = Some(future);
+        PyStep { link }
     }
 }
 
@@ -201,54 +388,15 @@ impl PyCall {
 
 #[pymethods]
 impl PyStep {
-    /// Has the step driven; `False` if the run was left. With `waits` the agent does nothing else.
-    fn begin(&self, waits: bool) -> bool {
-        let lock = |slot: &Mutex<Option<u64>>, number| {
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = number;
-        };
-        let future = {
-            let mut begin = self.begin.lock().unwrap_or_else(PoisonError::into_inner);
-            begin.take()
-        };
-        let Some(future) = future else { return false };
-        let number = self.link.port.begin(&self.link, future, waits);
-        lock(&self.number, number);
-        number.is_some()
-    }
-
-    /// What there is to hear, waiting for it: a tuple whose first item says what it is.
+    /// What there is to hear, waiting for it: a tuple whose first item says what it is. Begins it first.
     fn hear<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let told = py.detach(|| {
-            let mut state = self.link.state();
-            loop {
-                if state.is_unwound {
-                    return Told::Unwind;
-                }
-                if let Some(told) = state.told.pop_front() {
-                    self.link.port.hears();
-                    return told;
-                }
-                // The agent has nothing to do but to hear of this step.
-                self.link.port.works(Work::Quiet);
-                let waited = self.link.told.wait(state);
-                state = waited.unwrap_or_else(PoisonError::into_inner);
-            }
-        });
+        let told = py.detach(|| self.link.next());
         self.to_python(py, told)
     }
 
     /// The same without waiting; `None` if there is nothing.
     fn heard<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let told = {
-            let mut state = self.link.state();
-            match state.is_unwound {
-                true => Some(Told::Unwind),
-                false => state.told.pop_front(),
-            }
-        };
-        if !matches!(told, None | Some(Told::Unwind)) {
-            self.link.port.hears();
-        }
+        let told = py.detach(|| self.link.look());
         told.map(|told| self.to_python(py, told)).transpose()
     }
 
@@ -278,18 +426,32 @@ impl PyStep {
     }
 
     /// Nobody waits for the step any more.
-    fn let_go(&self) {
-        let future = {
-            let mut begin = self.begin.lock().unwrap_or_else(PoisonError::into_inner);
-            begin.take()
+    fn let_go(&self, py: Python<'_>) {
+        py.detach(|| {
+            let (number, is_here) = {
+                let state = self.link.state();
+                (state.number, state.is_here)
+            };
+            match number {
+                // The driver may be polling it, and waiting for the interpreter.
+                Some(number) if !is_here => {
+                    self.link.port.say(Said::LetGo(number));
+                }
+                _ => drop(self.link.take()),
+            }
+        });
+    }
+}
+
+impl Drop for PyStep {
+    fn drop(&mut self) {
+        // The step knows its link. The driver lets go of what it drives by itself.
+        let is_driven = {
+            let state = self.link.state();
+            state.number.is_some() && !state.is_here
         };
-        drop(future);
-        let number = {
-            let mut number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
-            number.take()
-        };
-        if let Some(number) = number {
-            self.link.port.say(crate::port::Said::LetGo(number));
+        if !is_driven {
+            drop(self.link.take());
         }
     }
 }
@@ -297,15 +459,21 @@ impl PyStep {
 impl PyStep {
     fn to_python<'py>(&self, py: Python<'py>, told: Told) -> PyResult<Bound<'py, PyTuple>> {
         match told {
-            Told::Execute(asked, call) => ("execute", asked, PyCall(call)).into_pyobject(py),
-            Told::Probe(asked, call) => ("probe", asked, PyCall(call)).into_pyobject(py),
+            Told::Execute(asked, call) => {
+                (intern!(py, "execute"), asked, PyCall(call)).into_pyobject(py)
+            }
+            Told::Probe(asked, call) => {
+                (intern!(py, "probe"), asked, PyCall(call)).into_pyobject(py)
+            }
             Told::Inside(asked, ctx) => {
                 let ctx = PyCtx::new(ctx, &self.link.port);
-                ("inside", asked, ctx).into_pyobject(py)
+                (intern!(py, "inside"), asked, ctx).into_pyobject(py)
             }
-            Told::Ended(Ok(result)) => ("done", result.get()).into_pyobject(py),
-            Told::Ended(Err(failure)) => ("failed", failures::parts(&failure)).into_pyobject(py),
-            Told::Unwind => ("unwind",).into_pyobject(py),
+            Told::Ended(Ok(result)) => (intern!(py, "done"), result.get()).into_pyobject(py),
+            Told::Ended(Err(failure)) => {
+                (intern!(py, "failed"), failures::parts(&failure)).into_pyobject(py)
+            }
+            Told::Unwind => (intern!(py, "unwind"),).into_pyobject(py),
         }
     }
 }

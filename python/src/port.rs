@@ -12,12 +12,14 @@
 //!
 //! Invariant: what Python says about itself counts only if it has heard everything that it was told.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use dalsegno::{BoxFuture, Ctx, Failure, binding};
+use dalsegno::{Ctx, Failure, binding};
 use pyo3::prelude::*;
 use serde_json::value::RawValue;
+use tokio::runtime::Handle;
 
 use crate::link::Link;
 
@@ -32,13 +34,11 @@ pub enum Work {
 /// What Python says to the driver.
 pub enum Said {
     /// A step is to be driven.
-    Begin(u64, BoxFuture<'static, ()>),
+    Drive(u64, Arc<Link>),
     /// A step is not awaited any more.
     LetGo(u64),
     /// The agent has ended.
     Return(Result<Box<RawValue>, Failure>),
-    /// It was interrupted: it is to be left as by a crash.
-    Interrupted(String),
 }
 
 /// Between one execution of an agent and its driver.
@@ -46,6 +46,8 @@ pub struct Port {
     ctx: Ctx,
     /// The process in which it was made.
     pid: u32,
+    /// For steps that are polled on the code's own thread.
+    pub runtime: Handle,
     /// What to call, from any thread, when the run is left; `None` for an agent on a thread.
     unwind: Mutex<Option<Py<PyAny>>>,
     state: Mutex<State>,
@@ -60,7 +62,7 @@ struct State {
     told: u64,
     heard: u64,
     next_step: u64,
-    links: Vec<Weak<Link>>,
+    links: HashMap<u64, Weak<Link>>,
     /// The run was left: nothing that Python does counts any more.
     is_left: bool,
     /// Python is done with it.
@@ -74,6 +76,7 @@ impl Port {
         Arc::new(Port {
             ctx: ctx.clone(),
             pid: std::process::id(),
+            runtime: Handle::current(),
             unwind: Mutex::new(None),
             state: Mutex::new(State {
                 said: Vec::new(),
@@ -82,7 +85,7 @@ impl Port {
                 told: 0,
                 heard: 0,
                 next_step: 0,
-                links: Vec::new(),
+                links: HashMap::new(),
                 is_left: false,
                 is_over: false,
                 over: None,
@@ -110,6 +113,11 @@ impl Port {
         *unwind = Some(call);
     }
 
+    /// Python was interrupted: the run is left as by a crash. Before anything else of it is dropped.
+    pub fn interrupt(&self, why: &str) {
+        binding::interrupt(&self.ctx, why);
+    }
+
     /// Says something to the driver; `false` if there is none any more.
     pub fn say(&self, said: Said) -> bool {
         {
@@ -124,29 +132,45 @@ impl Port {
         true
     }
 
-    /// Has a step driven; its number, or `None` if the run was left. With `waits` the whole agent does
-    /// nothing but wait for it.
-    pub fn begin(
-        &self,
-        link: &Arc<Link>,
-        future: BoxFuture<'static, ()>,
-        waits: bool,
-    ) -> Option<u64> {
-        let number = {
+    /// A step begins: its number, and whether the driver knows that the code runs. `None` if the run was
+    /// left.
+    pub fn enter(&self, link: &Arc<Link>) -> Option<(u64, bool)> {
+        let mut state = self.state();
+        if state.is_left {
+            return None;
+        }
+        let number = state.next_step;
+        state.next_step += 1;
+        state.links.insert(number, Arc::downgrade(link));
+        Some((number, state.work == Work::Running))
+    }
+
+    /// A step is gone.
+    pub fn forget(&self, number: u64) {
+        self.state().links.remove(&number);
+    }
+
+    /// Has a step driven. With `waits` the whole agent does nothing but wait for it.
+    pub fn drive(&self, number: u64, link: &Arc<Link>, waits: bool) {
+        {
             let mut state = self.state();
             if state.is_left {
-                return None;
+                return;
             }
-            let number = state.next_step;
-            state.next_step += 1;
-            state.said.push(Said::Begin(number, future));
-            state.links.retain(|link| link.strong_count() > 0);
-            state.links.push(Arc::downgrade(link));
+            state.said.push(Said::Drive(number, Arc::clone(link)));
             state.work = if waits { Work::Quiet } else { Work::Running };
-            number
-        };
+        }
         binding::wake(&self.ctx);
-        Some(number)
+    }
+
+    /// Whether the driver knows that the code runs.
+    pub fn is_running(&self) -> bool {
+        self.state().work == Work::Running
+    }
+
+    /// Whether a step of the run is on its way to the disk or being executed.
+    pub fn is_busy(&self) -> bool {
+        binding::is_busy(&self.ctx)
     }
 
     /// Python has heard something.
@@ -204,7 +228,7 @@ impl Port {
         };
         // Futures are dropped without a lock of ours: that looks at the run.
         drop(said);
-        for link in links.iter().filter_map(Weak::upgrade) {
+        for link in links.values().filter_map(Weak::upgrade) {
             link.unwind();
         }
         let unwind = {
@@ -214,7 +238,7 @@ impl Port {
         let is_over = self.state().is_over;
         if let (Some(unwind), false) = (unwind, is_over) {
             // If the interpreter is gone, so is who would unwind.
-            Python::try_attach(|py| drop(unwind.call0(py)));
+            crate::gate::attach(|py| drop(unwind.call0(py)));
         }
     }
 
