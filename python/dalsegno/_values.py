@@ -124,6 +124,9 @@ def _other(value: Any) -> Json:
         return _numpy(value)
     if isinstance(value, pathlib.PurePath):
         return {"$path": str(value)}
+    for of, tag, how in _WRITTEN:
+        if isinstance(value, of):
+            return {tag: how(value)}
     named = type_words(type(value))
     if dataclasses.is_dataclass(value) or isinstance(value, enum.Enum) or hasattr(value, "model_dump"):
         raise Unwritable(f"a {named} can be written, but not be read back without a type hint: add one that names it")
@@ -210,6 +213,19 @@ _READERS: dict[str, Callable[[Json], Any]] = {
     "$ndarray": _read_numpy,
     "$scalar": lambda found: _read_numpy(found)[()],
 }
+
+_WRITTEN: list[tuple[type, str, Callable[[Any], Json]]] = []
+
+
+def register_written(of: type, tag: str, how: Callable[[Any], Json]) -> None:
+    """Values of a type, and of those below it, can be given to steps; no step can give one."""
+
+    def refuse(_: Json) -> Any:
+        raise Unwritable(f"a {of.__name__} can be given to a step, and not be its result")
+
+    _WRITTEN.append((of, tag, how))
+    _READERS[tag] = refuse
+
 
 _PLAIN: Coder = (_plain, _read_plain)
 

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dalsegno::{
-    AttentionKind, Budget, Builder, Dalsegno, Durability, Error, Fork, RunHandle, Start,
+    AttentionKind, Budget, Builder, Dalsegno, Durability, Error, Fork, RunHandle, Start, Turn,
 };
-use dalsegno_store::{RunQuery, Status};
+use dalsegno_store::{RunInfo, RunQuery, Status};
 use pyo3::prelude::*;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -44,6 +44,8 @@ pub struct Manner {
     lease: Option<f64>,
     stay: Option<f64>,
     session: Option<String>,
+    /// How resources of the user's own are looked at, by name.
+    resources: Vec<(String, Py<PyAny>)>,
     crash: Option<Py<Crash>>,
 }
 
@@ -52,17 +54,31 @@ pub struct Manner {
 pub fn open(
     py: Python<'_>,
     place: String,
-    agents: Vec<String>,
+    agents: Vec<(String, bool)>,
     start: Py<PyAny>,
     manner: Manner,
 ) -> PyResult<App> {
     let starter = Starter::new(start);
     let mut builder = Dalsegno::builder();
-    for agent in agents {
+    for (agent, is_loop) in agents {
         let (starter, name): (_, Arc<str>) = (Arc::clone(&starter), agent.as_str().into());
-        builder = builder.agent(&agent, move |ctx, input: Box<RawValue>| {
+        let run = move |ctx, input: Box<RawValue>| {
             Arc::clone(&starter).run(Arc::clone(&name), ctx, input)
-        });
+        };
+        builder = match is_loop {
+            true => builder.loop_agent(&agent, |input: Box<RawValue>| input, run),
+            false => builder.agent(&agent, move |ctx, input| {
+                let ended = run(ctx, input);
+                async move {
+                    match ended.await? {
+                        Turn::Done(result) => Ok(result),
+                        Turn::Continue(_) => Err(failures::misuse(
+                            "it gave dalsegno.again, and is no loop: @dalsegno.agent(loop=True)",
+                        )),
+                    }
+                }
+            }),
+        };
     }
     let manner_crash = manner.crash.as_ref().map(|crash| crash.clone_ref(py));
     let crash = manner.crash.as_ref().map(|crash| crash.get().parts());
@@ -134,7 +150,27 @@ impl Manner {
         if let Some(session) = self.session {
             builder = builder.session(&session);
         }
+        for (name, look) in self.resources {
+            let look = Arc::new(look);
+            builder = builder.resource(&name, move |name| look_at(Arc::clone(&look), name));
+        }
         builder
+    }
+}
+
+/// Asks Python what a resource looks like, on a thread that may wait.
+async fn look_at(look: Arc<Py<PyAny>>, name: String) -> dalsegno::Result<Option<String>> {
+    let asked = move || {
+        crate::gate::attach(|py| {
+            let found = look.call1(py, (name,))?;
+            found.extract::<Option<String>>(py).map_err(PyErr::from)
+        })
+    };
+    match tokio::task::spawn_blocking(asked).await {
+        Ok(Some(Ok(found))) => Ok(found),
+        Ok(Some(Err(e))) => Err(failures::failed(&e.to_string())),
+        Ok(None) => Err(failures::failed("the interpreter is ending")),
+        Err(e) => Err(failures::failed(&e.to_string())),
     }
 }
 
@@ -198,10 +234,37 @@ async fn result(handle: RunHandle) -> Result<Option<String>, Error> {
     Ok(Some(value.get().to_owned()))
 }
 
-/// What Python knows of a budget: steps, tokens, cost in millionths, seconds.
-type Limits = (Option<u64>, Option<u64>, Option<u64>, Option<f64>);
+/// The statuses of these names.
+pub fn statuses(names: &[String]) -> Vec<Status> {
+    const ALL: [Status; 6] = [
+        Status::Pending,
+        Status::Running,
+        Status::Checkpointed,
+        Status::Completed,
+        Status::Failed,
+        Status::Cancelled,
+    ];
+    let is_wanted = |known: &Status| names.contains(&known.to_string());
+    ALL.into_iter().filter(is_wanted).collect()
+}
 
-fn budget((steps, tokens, cost_micros, wall): Limits) -> Budget {
+/// A run in a list.
+pub fn info_json(info: &RunInfo) -> serde_json::Value {
+    json!({
+        "run": info.run.name(),
+        "agent": info.agent,
+        "status": info.status.to_string(),
+        "created_us": info.created_us,
+        "updated_us": info.updated_us,
+        "attention": info.attention,
+        "next_timer_us": info.next_timer_us,
+    })
+}
+
+/// What Python knows of a budget: steps, tokens, cost in millionths, seconds.
+pub type Limits = (Option<u64>, Option<u64>, Option<u64>, Option<f64>);
+
+pub fn budget((steps, tokens, cost_micros, wall): Limits) -> Budget {
     Budget {
         steps,
         tokens,
@@ -362,17 +425,8 @@ impl App {
         limit: usize,
     ) -> PyResult<Pending> {
         self.ask(py, move |app| async move {
-            const ALL: [Status; 6] = [
-                Status::Pending,
-                Status::Running,
-                Status::Checkpointed,
-                Status::Completed,
-                Status::Failed,
-                Status::Cancelled,
-            ];
-            let is_wanted = |known: &Status| status.contains(&known.to_string());
             let query = RunQuery {
-                status: ALL.into_iter().filter(is_wanted).collect(),
+                status: statuses(&status),
                 attention,
                 agent,
                 after: None,
@@ -380,18 +434,8 @@ impl App {
                 newest,
             };
             let runs = app.runs(&query).await?;
-            let runs = runs.into_iter().map(|info| {
-                json!({
-                    "run": info.run.name(),
-                    "agent": info.agent,
-                    "status": info.status.to_string(),
-                    "created_us": info.created_us,
-                    "updated_us": info.updated_us,
-                    "attention": info.attention,
-                    "next_timer_us": info.next_timer_us,
-                })
-            });
-            Ok(Some(json!(runs.collect::<Vec<_>>()).to_string()))
+            let runs: Vec<_> = runs.iter().map(info_json).collect();
+            Ok(Some(json!(runs).to_string()))
         })
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno::{Answer, BoxFuture, Ctx, Effect, Gate, Result, Retry};
+use dalsegno::{Answer, BoxFuture, Ctx, Effect, Gate, IfChanged, Resource, Result, Retry, Turn};
 use pyo3::prelude::*;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -112,6 +112,34 @@ impl PyCtx {
     }
 }
 
+/// Something outside that a run depends on, as Python has it.
+#[derive(FromPyObject)]
+pub struct Held {
+    kind: String,
+    name: String,
+    detail: Option<String>,
+    if_changed: String,
+}
+
+impl Held {
+    fn resource(&self) -> Resource {
+        let (name, detail) = (&self.name, self.detail.as_deref());
+        let resource = match (self.kind.as_str(), detail) {
+            ("folder", _) => Resource::folder(name),
+            ("git", None) => Resource::git(name),
+            ("git", Some(branch)) => Resource::git_branch(name, branch),
+            ("url", _) => Resource::url(name),
+            ("custom", validator) => Resource::custom(validator.unwrap_or_default(), name),
+            _ => Resource::file(name),
+        };
+        resource.if_changed(match self.if_changed.as_str() {
+            "fail" => IfChanged::Fail,
+            "go_on" => IfChanged::GoOn,
+            _ => IfChanged::Attention,
+        })
+    }
+}
+
 fn seconds(time: f64) -> Duration {
     Duration::try_from_secs_f64(time.max(0.0)).unwrap_or(Duration::MAX)
 }
@@ -159,7 +187,14 @@ impl PyCtx {
     /// The agent has returned.
     fn returned(&self, result: &str) -> PyResult<()> {
         let result = failures::raw(result)?;
-        self.port.say(Said::Return(Ok(result)));
+        self.port.say(Said::Return(Ok(Turn::Done(result))));
+        Ok(())
+    }
+
+    /// A turn of the agent has ended, and the next one is given this.
+    fn again(&self, given: &str) -> PyResult<()> {
+        let given = failures::raw(given)?;
+        self.port.say(Said::Return(Ok(Turn::Continue(given))));
         Ok(())
     }
 
@@ -345,6 +380,70 @@ impl PyCtx {
                 child = child.named(name);
             }
             Box::pin(async move { child.await })
+        })
+    }
+
+    /// What was said in a conversation before this turn: a list.
+    fn conversation(
+        &self,
+        py: Python<'_>,
+        name: String,
+        hear: Option<Py<PyAny>>,
+    ) -> PyResult<PyStep> {
+        let ctx = self.ctx.clone();
+        self.step(py, hear, |_| {
+            Box::pin(async move {
+                let said = ctx.conversation(&name).await?.messages();
+                value(&said.iter().map(|message| &**message).collect::<Vec<_>>())
+            })
+        })
+    }
+
+    /// Says something in a conversation.
+    fn message(
+        &self,
+        py: Python<'_>,
+        name: String,
+        message: &str,
+        hear: Option<Py<PyAny>>,
+    ) -> PyResult<PyStep> {
+        let (ctx, message) = (self.ctx.clone(), failures::raw(message)?);
+        self.step(py, hear, |_| {
+            Box::pin(async move {
+                let conversation = ctx.conversation(&name).await?;
+                value(&conversation.push(&ctx, &message).await?)
+            })
+        })
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn checkpoint(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        state: &str,
+        progress: Option<(u64, u64)>,
+        pinned: bool,
+        holding: Vec<Held>,
+        releasing: Vec<Held>,
+        hear: Option<Py<PyAny>>,
+    ) -> PyResult<PyStep> {
+        let state = failures::raw(state)?;
+        self.step(py, hear, |_| {
+            let mut checkpoint = self.ctx.checkpoint(name, &state);
+            if let Some((at, of)) = progress {
+                checkpoint = checkpoint.step(at, of);
+            }
+            if pinned {
+                checkpoint = checkpoint.pin();
+            }
+            for held in &holding {
+                checkpoint = checkpoint.holding(held.resource());
+            }
+            for held in &releasing {
+                checkpoint = checkpoint.releasing(held.resource());
+            }
+            Box::pin(async move { value(&checkpoint.await?) })
         })
     }
 

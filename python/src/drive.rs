@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use crate::ctx::PyCtx;
 use crate::link::Link;
-use crate::port::{Port, Said, Work};
+use crate::port::{Port, Said, Turned, Work};
 
 /// What starts an agent's code, and which executions there are.
 pub struct Starter {
@@ -52,7 +52,7 @@ impl Starter {
         agent: Arc<str>,
         ctx: Ctx,
         input: Box<RawValue>,
-    ) -> Result<Box<RawValue>> {
+    ) -> Result<Turned> {
         let port = Port::new(&ctx);
         if !binding::is_replay(&ctx)
             && let Some(before) = self.succeed(ctx.run_id(), &port)
@@ -96,7 +96,7 @@ struct Drive {
 
 impl Drive {
     /// Does what Python has said; what the agent came to, if it has ended.
-    fn obey(&mut self) -> Option<Result<Box<RawValue>, Failure>> {
+    fn obey(&mut self) -> Option<Result<Turned, Failure>> {
         for said in self.port.take() {
             match said {
                 Said::Drive(number, link) => self.steps.push((number, link)),
@@ -113,7 +113,7 @@ impl Drive {
 }
 
 impl Future for Drive {
-    type Output = Result<Box<RawValue>>;
+    type Output = Result<Turned>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;

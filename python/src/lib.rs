@@ -11,6 +11,7 @@
 //! | `drive.rs` | the future that an agent in Python is to the engine |
 //! | `ctx.rs` | the steps that an agent can make |
 //! | `app.rs`, `pending.rs` | the open store, and waiting for what is asked of it |
+//! | `remote.rs` | orders for runs that another process has |
 //! | `crash.rs` | a process that dies, for tests |
 //! | `gate.rs` | the way into the interpreter, which is shut before that ends |
 //! | `failures.rs` | failures and errors on their way to Python and back |
@@ -27,6 +28,7 @@ mod gate;
 mod link;
 mod pending;
 mod port;
+mod remote;
 
 use pyo3::prelude::*;
 
@@ -41,6 +43,8 @@ fn _dalsegno(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::PyCall>()?;
     module.add_class::<pending::Pending>()?;
     module.add_function(wrap_pyfunction!(app::open, module)?)?;
+    module.add_class::<remote::PyRemote>()?;
+    module.add_function(wrap_pyfunction!(remote::open_remote, module)?)?;
     module.add_function(wrap_pyfunction!(gate::shut, module)?)?;
     Ok(())
 }

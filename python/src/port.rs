@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use dalsegno::{Ctx, Failure, binding};
+use dalsegno::{Ctx, Failure, Turn, binding};
 use pyo3::prelude::*;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
@@ -31,6 +31,9 @@ pub enum Work {
     Quiet,
 }
 
+/// What the agent came to, or a turn of it: the result, or what the next turn is given.
+pub type Turned = Turn<Box<RawValue>, Box<RawValue>>;
+
 /// What Python says to the driver.
 pub enum Said {
     /// A step is to be driven.
@@ -38,7 +41,7 @@ pub enum Said {
     /// A step is not awaited any more.
     LetGo(u64),
     /// The agent has ended.
-    Return(Result<Box<RawValue>, Failure>),
+    Return(Result<Turned, Failure>),
 }
 
 /// Between one execution of an agent and its driver.
