@@ -209,8 +209,8 @@ def main() -> None:
         for row, agent in (("read_only async", looks_async), ("once async", acts_async)):
             rate = asyncio.run(many_async(folder / f"many {row}", agent, 64, 50))
             found.append({"row": f"{row}, 64 at once", "steps_a_second": round(rate), "ratio": 1 / rate / sync})
-        for row, agent in (("resume", long), ("resume async", long_async)):
-            back = statistics.median(resume(folder / row, agent, options.rounds))
+        for row, longs in (("resume", long), ("resume async", long_async)):
+            back = statistics.median(resume(folder / row, longs, options.rounds))
             found.append({"row": f"{row}, {FINISHED} steps", "ms": round(1e3 * back, 1)})
     finally:
         shutil.rmtree(folder, ignore_errors=True)
