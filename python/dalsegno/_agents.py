@@ -6,6 +6,8 @@ import asyncio
 import contextvars
 import functools
 import inspect
+import os
+import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
@@ -14,7 +16,7 @@ from ._calls import Signature
 from ._dalsegno import Ctx
 from ._errors import BadUse, NotSerialisable, Unwind
 from ._frames import PLACE, Execution, Frame
-from ._raising import failure_of
+from ._raising import failure_of, is_carried
 from ._values import type_words, write
 
 P = ParamSpec("P")
@@ -167,6 +169,20 @@ def _end(execution: Execution, agent: Agent[..., Any], result: Any) -> None:
         ctx.failed(failure_of(e))
 
 
+_BROKEN = (NameError, AttributeError, ImportError, SyntaxError, AssertionError)
+"""What only a mistake in the code raises: mending it helps, and the run must not end of it."""
+
+
+def _failed(ctx: Ctx, error: Exception) -> None:
+    """The code has raised."""
+    failure = failure_of(error)
+    if isinstance(error, _BROKEN) and not is_carried(error):
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        ctx.broken(f"{failure.message} ({os.path.basename(where.filename)}:{where.lineno})", failure)
+    else:
+        ctx.failed(failure)
+
+
 def _interrupted(ctx: Ctx, error: BaseException) -> None:
     name = type(error).__name__
     ctx.interrupted(f"its code raised {name}: the run was left as by a crash, and goes on from its record")
@@ -185,7 +201,7 @@ def _on_thread(agent: Agent[..., Any], ctx: Ctx, text: str) -> None:
             if not ctx.is_left:
                 ctx.interrupted("its code raised dalsegno.Unwind")
         except Exception as e:
-            ctx.failed(failure_of(e))
+            _failed(ctx, e)
         except BaseException as e:
             _interrupted(ctx, e)
         else:
@@ -225,7 +241,7 @@ async def _main(execution: Execution, agent: Agent[..., Any], text: str) -> None
             if not ctx.is_left:
                 _interrupted(ctx, e)
         except Exception as e:
-            ctx.failed(failure_of(e))
+            _failed(ctx, e)
         except BaseException as e:
             _interrupted(ctx, e)
             if isinstance(e, (KeyboardInterrupt, SystemExit)):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from . import _agents, _dalsegno, _errors, _tasks
+from . import _agents, _dalsegno, _errors, _strays, _tasks
 from ._agents import Agent
 from ._errors import BadUse, Failure, RunError
 from ._raising import run_failed
@@ -199,6 +199,7 @@ class Asks:
                 raise BadUse(f"{agent!r} is no agent: decorate it with @dalsegno.agent")
             if self.agents.setdefault(agent.name, agent) is not agent:
                 raise BadUse(f"there are two agents {agent.name!r}: give one another name, @dalsegno.agent(name=…)")
+        _strays.install()
         self._loop = _Loop(loop)
         known, its_loop = self.agents, self._loop.get
         known_to_core = [(name, agent.is_loop) for name, agent in known.items()]

@@ -4,8 +4,8 @@
     python examples/support.py /tmp/support approve     # in another window, or when the first one is dead
 
 **Kill me** wherever you like, also while I wait or pay (`kill -9`), and start me again. `/tmp/support/bank.txt` has one
-payment, `/tmp/support/mails.txt` one mail, and the approval was needed once. The bank knows payments by their key, so its
-probe can say whether one happened. Of a mail nobody can say that: if I was killed while I sent it, I ask you:
+payment, `/tmp/support/mails.txt` one mail, and the approval was needed once. The bank knows payments by their key, so
+its probe can say whether one happened. Of a mail nobody can say that: if I was killed while I sent it, I ask you:
 
     python examples/support.py /tmp/support sent        # or: not-sent
 """

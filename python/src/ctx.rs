@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno::{Answer, BoxFuture, Ctx, Effect, Gate, IfChanged, Resource, Result, Retry, Turn};
+use dalsegno::{
+    Answer, BoxFuture, Ctx, Effect, Gate, IfChanged, Resource, Result, Retry, Turn, binding,
+};
 use pyo3::prelude::*;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -202,6 +204,14 @@ impl PyCtx {
     fn failed(&self, failure: FailureParts) {
         let failure = failures::from_parts(failure);
         self.port.say(Said::Return(Err(failure)));
+    }
+
+    /// The agent's code is broken: a person has to mend it. In a replay that is how it ends.
+    fn broken(&self, what: &str, failure: FailureParts) {
+        match binding::is_replay(&self.ctx) {
+            true => self.failed(failure),
+            false => binding::broken(&self.ctx, what),
+        }
     }
 
     /// The agent was interrupted, as by a crash.

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use crate::attention::{Attention, AttentionKind};
 use crate::ctx::Ctx;
 use crate::failure::{Certainty, Failure, FailureKind};
 use crate::run::{Run, Stopped};
@@ -63,6 +64,15 @@ pub fn is_replay(ctx: &Ctx) -> bool {
 /// record when it is taken up again.
 pub fn interrupt(ctx: &Ctx, why: &str) {
     drop(ctx.run.stop(Stopped::Store(why.to_owned())));
+}
+
+/// The agent's code is broken, as one in Rust that panics: a person has to mend it, and the run goes on
+/// from its record then.
+pub fn broken(ctx: &Ctx, what: &str) {
+    let reason =
+        format!("the agent's code raised {what}: mend it, then clear the attention to go on");
+    let attention = Attention::new(AttentionKind::Panic, reason);
+    drop(ctx.run.stop(Stopped::Attention(attention)));
 }
 
 /// A failure of any sort, at a step if one is given: as it was, when it has been through a language
