@@ -1,11 +1,10 @@
-"""What a step costs, beside a raw fdatasync of the same bytes in the same run. Medians.
+"""What a step costs, beside a raw fdatasync of the same bytes between the steps. Medians; `own` is above the syncs.
 
     python bench/steps.py            # after `maturin develop --release`
     python bench/steps.py --json
 
 | row | what is measured |
 |---|---|
-| `fdatasync` | writing the bytes of a step's record over a file, and syncing it |
 | `read_only` | one step of a plain agent, which waits for no disk |
 | `once` | intent and outcome are synced |
 | `strict` | a `read_only` one whose outcome is synced |
@@ -18,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import json
 import os
 import shutil
@@ -56,44 +54,68 @@ async def act_async(n: int) -> str:
     return "x" * 100
 
 
+class Anchor:
+    """A raw write and fdatasync of a step's bytes, over a file that was written and synced before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._content = b"x" * 250
+        self._file = os.open(folder / "raw", os.O_CREAT | os.O_RDWR)
+        for _ in range(64):
+            os.write(self._file, b"\0" * 256 * 1024)
+        os.fsync(self._file)
+        self._at = 0
+        self.times: list[float] = []
+
+    def sync(self) -> None:
+        begun = time.perf_counter()
+        os.pwrite(self._file, self._content, self._at)
+        os.fdatasync(self._file)
+        self._at += len(self._content)
+        self.times.append(time.perf_counter() - begun)
+
+
+ANCHOR: list[Anchor] = []
+"""If there is one, it is measured between the steps, so that both meet the same disk."""
+
+
 @dalsegno.agent
-def looks(count: int) -> list[float]:
-    times = [time.perf_counter()]
+def looks(count: int) -> None:
     for n in range(count):
+        begun = time.perf_counter()
         look(n)
-        times.append(time.perf_counter())
-    MARKS[:] = times
-    return []
+        MARKS.append(time.perf_counter() - begun)
+        if ANCHOR:
+            ANCHOR[0].sync()
 
 
 @dalsegno.agent
-def acts(count: int) -> list[float]:
-    times = [time.perf_counter()]
+def acts(count: int) -> None:
     for n in range(count):
+        begun = time.perf_counter()
         act(n)
-        times.append(time.perf_counter())
-    MARKS[:] = times
-    return []
+        MARKS.append(time.perf_counter() - begun)
+        if ANCHOR:
+            ANCHOR[0].sync()
 
 
 @dalsegno.agent
-async def looks_async(count: int) -> list[float]:
-    times = [time.perf_counter()]
+async def looks_async(count: int) -> None:
     for n in range(count):
+        begun = time.perf_counter()
         await look_async(n)
-        times.append(time.perf_counter())
-    MARKS[:] = times
-    return []
+        MARKS.append(time.perf_counter() - begun)
+        if ANCHOR:
+            ANCHOR[0].sync()
 
 
 @dalsegno.agent
-async def acts_async(count: int) -> list[float]:
-    times = [time.perf_counter()]
+async def acts_async(count: int) -> None:
     for n in range(count):
+        begun = time.perf_counter()
         await act_async(n)
-        times.append(time.perf_counter())
-    MARKS[:] = times
-    return []
+        MARKS.append(time.perf_counter() - begun)
+        if ANCHOR:
+            ANCHOR[0].sync()
 
 
 @dalsegno.agent
@@ -115,41 +137,28 @@ async def long_async(count: int) -> None:
 AGENTS: list[dalsegno.Agent[..., Any]] = [looks, acts, looks_async, acts_async, long, long_async]
 
 
-def gaps() -> list[float]:
-    return [later - earlier for earlier, later in itertools.pairwise(MARKS)]
-
-
-def raw(folder: Path, count: int, size: int) -> list[float]:
-    """Writes over a file that was written and synced before, so that a sync has nothing but the bytes to write."""
-    times = []
-    content = b"x" * size
-    file = os.open(folder / "raw", os.O_CREAT | os.O_RDWR)
-    os.write(file, b"\0" * size * count)
-    os.fsync(file)
-    for at in range(count):
-        begun = time.perf_counter()
-        os.pwrite(file, content, at * size)
-        os.fdatasync(file)
-        times.append(time.perf_counter() - begun)
-    os.close(file)
-    return times
-
-
-def one_at_a_time(folder: Path, rounds: int) -> dict[str, list[float]]:
-    rows: dict[str, list[float]] = {}
+def one_at_a_time(folder: Path, rounds: int) -> dict[str, tuple[list[float], list[float]]]:
+    """For each row how long its steps took, and raw syncs between them."""
+    rows: dict[str, tuple[list[float], list[float]]] = {}
     for turn in range(rounds):
-        rows.setdefault("fdatasync", []).extend(raw(folder, STEPS, 250))
         for row, agent, durability in (
             ("read_only", looks, None),
-            ("once", acts, None),
-            ("strict", looks, "strict"),
             ("read_only async", looks_async, None),
+            ("strict", looks, "strict"),
+            ("once", acts, None),
             ("once async", acts_async, None),
         ):
+            anchor = Anchor(folder)
             with dalsegno.open(folder / f"{row}-{turn}", AGENTS, durability=durability) as app:  # type: ignore[arg-type]
                 app.run(agent, "warm", 20)
+                if not row.startswith("read_only"):
+                    ANCHOR.append(anchor)
+                MARKS.clear()
                 app.run(agent, "run", STEPS)
-                rows.setdefault(row, []).extend(gaps())
+                ANCHOR.clear()
+            times, syncs = rows.setdefault(row, ([], []))
+            times.extend(MARKS)
+            syncs.extend(anchor.times)
     return rows
 
 
@@ -194,21 +203,22 @@ def main() -> None:
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="dalsegno-bench-", dir=os.environ.get("DALSEGNO_BENCH_FOLDER")))
     try:
-        rows = one_at_a_time(folder, options.rounds)
-        sync = statistics.median(rows["fdatasync"])
-        found = []
-        for row, times in rows.items():
-            median = statistics.median(times)
+        found: list[dict[str, Any]] = []
+        for row, (times, syncs) in one_at_a_time(folder, options.rounds).items():
             # A `once` step is synced twice: what it intends, and what came of it.
-            syncs = {"fdatasync": 1, "once": 2, "once async": 2, "strict": 1}.get(row, 0)
-            own = 1e6 * (median - syncs * sync)
-            found.append({"row": row, "us": round(1e6 * median, 1), "ratio": round(median / sync, 3), "own_us": own})
+            count = 0 if not syncs else 2 if row.startswith("once") else 1
+            sync = statistics.median(syncs) if syncs else 0.0
+            median = statistics.median(times)
+            line = {"row": row, "us": 1e6 * median, "own_us": 1e6 * (median - count * sync)}
+            if syncs:
+                line |= {"fdatasync_us": 1e6 * sync, "ratio": median / sync}
+            found.append(line)
         for row, agent in (("read_only", looks), ("once", acts)):
             rate = many(folder / f"many {row}", agent, 64, 50)
-            found.append({"row": f"{row}, 64 at once", "steps_a_second": round(rate), "ratio": 1 / rate / sync})
+            found.append({"row": f"{row}, 64 at once", "steps_a_second": round(rate)})
         for row, agent in (("read_only async", looks_async), ("once async", acts_async)):
             rate = asyncio.run(many_async(folder / f"many {row}", agent, 64, 50))
-            found.append({"row": f"{row}, 64 at once", "steps_a_second": round(rate), "ratio": 1 / rate / sync})
+            found.append({"row": f"{row}, 64 at once", "steps_a_second": round(rate)})
         for row, longs in (("resume", long), ("resume async", long_async)):
             back = statistics.median(resume(folder / row, longs, options.rounds))
             found.append({"row": f"{row}, {FINISHED} steps", "ms": round(1e3 * back, 1)})
