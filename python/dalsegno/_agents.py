@@ -217,6 +217,9 @@ def _in_loop(execution: Execution, agent: Agent[..., Any], text: str) -> None:
     loop = tasks.loop
     _tasks.install(loop)
     tasks.begin(execution)
+    bell = _tasks.bell(loop)
+    if bell is not None:
+        ctx.rings(bell)
     main = contextvars.Context().run(loop.create_task, _main(execution, agent, text))
     tasks.all.add(main)
     ctx.unwind_with(lambda: _tasks.threadsafe(loop, tasks.leave))

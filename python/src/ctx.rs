@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::bell::Bell;
 use crate::failures::{self, FailureParts};
 use crate::link::{Link, PyStep};
 use crate::port::{Port, Said, Work};
@@ -178,6 +179,11 @@ impl PyCtx {
     /// What to call, from any thread, when the run is left.
     fn unwind_with(&self, call: Py<PyAny>) {
         self.port.unwind_with(call);
+    }
+
+    /// By what its event loop is woken.
+    fn rings(&self, bell: &Bell) {
+        self.port.rings(Arc::clone(&bell.0));
     }
 
     /// The code waits; `sure` if only for steps of the run.

@@ -123,7 +123,7 @@ impl Future for Drive {
             }
             this.steps
                 .retain(|(_, link)| link.poll(context).is_pending());
-            let Some(work) = this.port.settle(context.waker()) else {
+            let Some((work, ran)) = this.port.settle(context.waker()) else {
                 continue;
             };
             match (work, this.outside.is_some()) {
@@ -131,6 +131,7 @@ impl Future for Drive {
                 (Work::Quiet | Work::Unsure, true) => this.outside = None,
                 _ => {}
             }
+            drop(ran);
             return Poll::Pending;
         }
     }

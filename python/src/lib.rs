@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `port.rs` | one execution of an agent: what Python and the driver tell each other |
 //! | `link.rs` | one step: what Python is told, and what it answers |
+//! | `bell.rs` | wakes an event loop from any thread |
 //! | `drive.rs` | the future that an agent in Python is to the engine |
 //! | `ctx.rs` | the steps that an agent can make |
 //! | `app.rs`, `pending.rs` | the open store, and waiting for what is asked of it |
@@ -20,6 +21,7 @@
 //! for anything else with the interpreter's lock in hand.
 
 mod app;
+mod bell;
 mod crash;
 mod ctx;
 mod drive;
@@ -37,6 +39,7 @@ use pyo3::prelude::*;
 fn _dalsegno(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<app::App>()?;
     module.add_class::<ctx::PyCtx>()?;
+    module.add_class::<bell::Bell>()?;
     module.add_class::<crash::Crash>()?;
     module.add_class::<ctx::Manner>()?;
     module.add_class::<link::PyStep>()?;

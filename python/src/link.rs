@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A step is *here* at first: the code's own thread polls it, so that one which is recorded, or needs
-//! no disk, never changes threads. On a thread it stays here for a moment to wait for the disk. What
-//! waits for anything else, or has a time limit, is handed over to the driver, and stays there.
+//! no disk, never changes threads. It stays here to wait for the disk: on a thread for a moment, in an
+//! event loop until a bell wakes that. What waits for anything else, or has a time limit, is handed
+//! over to the driver, and stays there.
 //!
 //! Invariants: an answer counts only for the question that was asked last; the function of a step that
 //! took too long may still be running when the next attempt begins. A step is polled here only while
@@ -31,8 +32,6 @@ use crate::port::{Port, Said, Work};
 
 /// So long a step waits for the disk before it is handed over.
 const HERE_AT_MOST: Duration = Duration::from_millis(5);
-/// So often it is looked whether it is the disk that it waits for.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What Python is told.
 pub enum Told {
@@ -79,6 +78,8 @@ struct State {
     is_here: bool,
     /// It is here, and has to be polled.
     is_woken: bool,
+    /// It is here, and waits for more than the disk.
+    waits_for_run: bool,
 }
 
 impl Link {
@@ -97,7 +98,7 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(self: &Arc<Self>, told: Told) {
         self.port.tells();
         let is_here = {
             let mut state = self.state();
@@ -108,10 +109,24 @@ impl Link {
             // Who polls it hears it.
             return;
         }
-        match &self.hear {
-            None => self.told.notify_all(),
+        self.notify();
+    }
+
+    /// Wakes who is to hear something.
+    fn notify(self: &Arc<Self>) {
+        match (&self.hear, self.port.bell()) {
+            (None, _) => self.told.notify_all(),
+            (Some(_), Some(bell)) => bell.ring(Arc::clone(self)),
             // If the interpreter is gone, so is who would hear.
-            Some(hear) => drop(crate::gate::attach(|py| hear.call0(py))),
+            (Some(hear), None) => drop(crate::gate::attach(|py| hear.call0(py))),
+        }
+    }
+
+    /// Tells who waits on the loop, which is where this is.
+    pub fn wake_ear(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.hear {
+            Some(hear) => hear.call_method0(py, intern!(py, "wake")).map(drop),
+            None => Ok(()),
         }
     }
 
@@ -147,13 +162,10 @@ impl Link {
     /// Polls the step on the thread of the code.
     fn poll_here(self: &Arc<Self>) {
         let _runtime = self.port.runtime.enter();
-        let waker = match self.hear {
-            None => Waker::from(Arc::new(Wakes(Arc::downgrade(self)))),
-            // It is handed over if there is something to wait for.
-            Some(_) => Waker::noop().clone(),
-        };
-        // What it came to is in what was told.
-        let _polled = self.poll(&mut Context::from_waker(&waker));
+        let waker = Waker::from(Arc::new(Wakes(Arc::downgrade(self))));
+        let polled = self.poll(&mut Context::from_waker(&waker));
+        let waits_for_run = polled.is_pending() && self.port.waits_for_run(&waker);
+        self.state().waits_for_run = waits_for_run;
     }
 
     /// Begins, if it is not begun: here, if the driver knows that the code runs.
@@ -202,7 +214,7 @@ impl Link {
         let begun = Instant::now();
         let is_still = |state: &mut State| state.told.is_empty() && !state.is_unwound;
         loop {
-            let (is_here, is_woken) = {
+            let (is_here, is_woken, waits_for_run) = {
                 let mut state = self.state();
                 if state.is_unwound {
                     return Told::Unwind;
@@ -212,7 +224,8 @@ impl Link {
                     self.port.hears();
                     return told;
                 }
-                (state.is_here, std::mem::take(&mut state.is_woken))
+                let is_woken = std::mem::take(&mut state.is_woken);
+                (state.is_here, is_woken, state.waits_for_run)
             };
             if !is_here {
                 // The agent has nothing to do but to hear of this step.
@@ -220,13 +233,13 @@ impl Link {
                 drop(self.told.wait_while(self.state(), is_still));
             } else if is_woken {
                 self.poll_here();
-            } else if !self.port.is_busy() || begun.elapsed() > HERE_AT_MOST {
+            } else if waits_for_run || begun.elapsed() > HERE_AT_MOST {
                 self.hand_over(true);
             } else {
                 let is_still = |state: &mut State| is_still(state) && !state.is_woken;
                 drop(
                     self.told
-                        .wait_timeout_while(self.state(), LOOK_EVERY, is_still),
+                        .wait_timeout_while(self.state(), HERE_AT_MOST, is_still),
                 );
             }
         }
@@ -236,28 +249,29 @@ impl Link {
     fn look(self: &Arc<Self>) -> Option<Told> {
         self.begin(false);
         if std::mem::take(&mut self.state().is_woken) {
-            match self.port.is_running() {
-                true => self.poll_here(),
-                false => self.hand_over(false),
-            }
+            self.port.goes_on();
+            self.poll_here();
         }
-        let (told, waits) = {
+        let (told, is_here, waits_for_run) = {
             let mut state = self.state();
             match state.is_unwound {
                 true => return Some(Told::Unwind),
-                false => (state.told.pop_front(), state.is_here),
+                false => (state.told.pop_front(), state.is_here, state.waits_for_run),
             }
         };
         match &told {
             Some(_) => self.port.hears(),
-            None if waits => self.hand_over(false),
+            // The loop is woken when it is on disk. What waits for anything else, the driver has to know of.
+            None if is_here && (waits_for_run || self.port.bell().is_none()) => {
+                self.hand_over(false);
+            }
             None => {}
         }
         told
     }
 
     /// Asks Python something, and waits for the answer.
-    async fn ask(&self, ask: impl FnOnce(u64) -> Told) -> Answer {
+    async fn ask(self: &Arc<Self>, ask: impl FnOnce(u64) -> Told) -> Answer {
         let asked = {
             let mut state = self.state();
             state.asked += 1;
@@ -274,7 +288,7 @@ impl Link {
     }
 
     /// Has the function of the step called.
-    pub async fn execute(&self, call: Call) -> Result<Box<RawValue>> {
+    pub async fn execute(self: &Arc<Self>, call: Call) -> Result<Box<RawValue>> {
         match self.ask(|asked| Told::Execute(asked, call)).await {
             Answer::Done(done) => done,
             Answer::Probed(_) => Err(failures::misuse("a probe answered for its step")),
@@ -282,7 +296,7 @@ impl Link {
     }
 
     /// Has the function of a plan step called.
-    pub async fn inside(&self, ctx: Ctx) -> Result<Box<RawValue>> {
+    pub async fn inside(self: &Arc<Self>, ctx: Ctx) -> Result<Box<RawValue>> {
         match self.ask(|asked| Told::Inside(asked, ctx)).await {
             Answer::Done(done) => done,
             Answer::Probed(_) => Err(failures::misuse("a probe answered for its step")),
@@ -290,7 +304,7 @@ impl Link {
     }
 
     /// Has the probe called.
-    pub async fn probe(&self, call: Call) -> Result<Probe<Box<RawValue>>> {
+    pub async fn probe(self: &Arc<Self>, call: Call) -> Result<Probe<Box<RawValue>>> {
         match self.ask(|asked| Told::Probe(asked, call)).await {
             Answer::Probed(probe) => Ok(probe),
             Answer::Done(Err(failure)) => Err(failure),
@@ -299,7 +313,7 @@ impl Link {
     }
 
     /// Says what the step came to.
-    pub fn ended(&self, ended: Result<Box<RawValue>>) {
+    pub fn ended(self: &Arc<Self>, ended: Result<Box<RawValue>>) {
         self.tell(Told::Ended(ended));
     }
 
@@ -325,8 +339,14 @@ struct Wakes(Weak<Link>);
 impl Wake for Wakes {
     fn wake(self: Arc<Self>) {
         if let Some(link) = self.0.upgrade() {
-            link.state().is_woken = true;
-            link.told.notify_all();
+            let is_here = {
+                let mut state = link.state();
+                state.is_woken = true;
+                state.is_here
+            };
+            if is_here {
+                link.notify();
+            }
         }
     }
 }

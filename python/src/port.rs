@@ -13,14 +13,16 @@
 //! Invariant: what Python says about itself counts only if it has heard everything that it was told.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use dalsegno::{Ctx, Failure, Turn, binding};
+use dalsegno::binding::{self, Outside};
+use dalsegno::{Ctx, Failure, Turn};
 use pyo3::prelude::*;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 
+use crate::bell::Rung;
 use crate::link::Link;
 
 /// What Python does.
@@ -53,6 +55,8 @@ pub struct Port {
     pub runtime: Handle,
     /// What to call, from any thread, when the run is left; `None` for an agent on a thread.
     unwind: Mutex<Option<Py<PyAny>>>,
+    /// By which its event loop is woken.
+    bell: OnceLock<Arc<Rung>>,
     state: Mutex<State>,
 }
 
@@ -61,6 +65,8 @@ struct State {
     /// Kept as long as Python is not sure what it waits for.
     unsure: Option<Waker>,
     work: Work,
+    /// That the code runs, until the driver says so itself.
+    outside: Vec<Outside>,
     /// How much Python was told, and how much of it it has heard.
     told: u64,
     heard: u64,
@@ -81,10 +87,12 @@ impl Port {
             pid: std::process::id(),
             runtime: Handle::current(),
             unwind: Mutex::new(None),
+            bell: OnceLock::new(),
             state: Mutex::new(State {
                 said: Vec::new(),
                 unsure: None,
                 work: Work::Running,
+                outside: Vec::new(),
                 told: 0,
                 heard: 0,
                 next_step: 0,
@@ -166,14 +174,31 @@ impl Port {
         binding::wake(&self.ctx);
     }
 
-    /// Whether the driver knows that the code runs.
-    pub fn is_running(&self) -> bool {
-        self.state().work == Work::Running
+    /// The code goes on by itself: the run must not be taken for idle from here on.
+    pub fn goes_on(&self) {
+        if self.state().work == Work::Running {
+            return;
+        }
+        let outside = Outside::new(&self.ctx);
+        let mut state = self.state();
+        state.work = Work::Running;
+        state.outside.push(outside);
     }
 
-    /// Whether a step of the run is on its way to the disk or being executed.
-    pub fn is_busy(&self) -> bool {
-        binding::is_busy(&self.ctx)
+    /// By what the loop of this execution is woken.
+    pub fn rings(&self, bell: Arc<Rung>) {
+        // There is one loop, and one bell for it.
+        let _first = self.bell.set(bell);
+    }
+
+    /// The bell of its loop, if it has one.
+    pub fn bell(&self) -> Option<&Arc<Rung>> {
+        self.bell.get()
+    }
+
+    /// Whether who was polled with this waker waits for more than the disk.
+    pub fn waits_for_run(&self, waker: &Waker) -> bool {
+        binding::waits_for_run(&self.ctx, waker)
     }
 
     /// Python has heard something.
@@ -210,25 +235,28 @@ impl Port {
         std::mem::take(&mut self.state().said)
     }
 
-    /// What Python does, if it has said nothing more.
-    pub fn settle(&self, waker: &Waker) -> Option<Work> {
+    /// What Python does, if it has said nothing more; and that it ran until now, which is to be dropped
+    /// when the driver has said what it does.
+    pub fn settle(&self, waker: &Waker) -> Option<(Work, Vec<Outside>)> {
         let mut state = self.state();
         if !state.said.is_empty() {
             return None;
         }
         state.unsure = (state.work == Work::Unsure).then(|| waker.clone());
-        Some(state.work)
+        Some((state.work, std::mem::take(&mut state.outside)))
     }
 
     /// The run is left: whoever waits in Python is told, now and from now on.
     pub fn leave(&self) {
-        let (links, said) = {
+        let (links, said, outside) = {
             let mut state = self.state();
             state.is_left = true;
             state.unsure = None;
             let said = std::mem::take(&mut state.said);
-            (std::mem::take(&mut state.links), said)
+            let outside = std::mem::take(&mut state.outside);
+            (std::mem::take(&mut state.links), said, outside)
         };
+        drop(outside);
         // Futures are dropped without a lock of ours: that looks at the run.
         drop(said);
         for link in links.values().filter_map(Weak::upgrade) {

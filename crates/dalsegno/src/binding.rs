@@ -9,6 +9,7 @@
 //! code out of order: code that runs outside may come to anything next.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use crate::attention::{Attention, AttentionKind};
 use crate::ctx::Ctx;
@@ -49,10 +50,10 @@ pub fn wake(ctx: &Ctx) {
     ctx.run.state().wake();
 }
 
-/// Whether something of the run is on its way to the disk or being executed, so that whoever polls a
-/// step has to expect its end soon.
-pub fn is_busy(ctx: &Ctx) -> bool {
-    ctx.run.is_busy()
+/// Whether who was polled with this waker waits for something to come to the run, or for its turn, and
+/// not just for the disk: then the run's own future has to poll it, which decides whether it is idle.
+pub fn waits_for_run(ctx: &Ctx, waker: &Waker) -> bool {
+    ctx.run.state().kept(waker) > 0
 }
 
 /// Whether a run is only read, to be replayed.
