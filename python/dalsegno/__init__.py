@@ -28,15 +28,17 @@ from __future__ import annotations
 import datetime as _datetime
 import uuid as _uuid
 from collections.abc import Callable as _Callable
+from collections.abc import Iterable as _Iterable
 from typing import Any as _Any
 from typing import ParamSpec as _ParamSpec
 from typing import TypeVar as _TypeVar
 from typing import overload as _overload
 
 from . import _steps, aio
-from ._agents import Agent, agent
+from ._agents import Again, Agent, again, agent
 from ._app import App, Run, open
 from ._ask import Budget, Recovered, Replayed, RunInfo, Why
+from ._conversations import Said as _Said
 from ._dalsegno import Call
 from ._errors import (
     AgentNotFound,
@@ -59,6 +61,7 @@ from ._errors import (
     NotInDoubt,
     NotMoving,
     NotSerialisable,
+    NotTaken,
     Rejected,
     RunCancelled,
     RunEnded,
@@ -74,12 +77,15 @@ from ._errors import (
 )
 from ._frames import current_call, current_run
 from ._perform import DID_NOT_HAPPEN, UNKNOWN, Probe, happened
+from ._remote import Remote
+from ._resources import Resource
 from ._steps import Answer, PlanStep
 from ._tools import Approval, Retry, Tool, model, tool
 
 __all__ = [
     "DID_NOT_HAPPEN",
     "UNKNOWN",
+    "Again",
     "Agent",
     "AgentNotFound",
     "AlreadyStarted",
@@ -93,6 +99,7 @@ __all__ = [
     "Call",
     "ChildFailed",
     "Closed",
+    "Conversation",
     "Error",
     "Expired",
     "Failure",
@@ -106,11 +113,14 @@ __all__ = [
     "NotInDoubt",
     "NotMoving",
     "NotSerialisable",
+    "NotTaken",
     "PlanStep",
     "Probe",
     "Recovered",
     "Rejected",
+    "Remote",
     "Replayed",
+    "Resource",
     "Retry",
     "Run",
     "RunCancelled",
@@ -127,10 +137,14 @@ __all__ = [
     "Tool",
     "Unwind",
     "Why",
+    "again",
     "agent",
     "aio",
     "approval",
+    "checkpoint",
     "child",
+    "child_as",
+    "conversation",
     "current_call",
     "current_run",
     "decide",
@@ -204,6 +218,52 @@ def approval(name: str, of: _Any = None, *, expires: _Time | None = None, wait: 
 def child(agent: Agent[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """Starts a run of another agent, and waits for its result. While it waits, this run costs nothing."""
     return _steps.child(agent, args, kwargs).here()
+
+
+def child_as(name: str, agent: Agent[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """The same as :func:`child`, with a name for the run, by which others find it."""
+    return _steps.child_as(name, agent, args, kwargs).here()
+
+
+class Conversation(_Said):
+    """What was said so far; :func:`conversation` makes it. Given to a step it costs the same however long it is."""
+
+    def append(self, message: _Any) -> None:
+        """Says something: a step, which records this message alone."""
+        _steps.message(self, message).here()
+
+
+def conversation(name: str) -> Conversation:
+    """A conversation of this run, by name. In a loop it has what was said in earlier turns.
+
+    >>> @dalsegno.model
+    ... def reply(chat: dalsegno.Conversation) -> str:
+    ...     return client.complete(messages=chat.messages).text
+    ...
+    >>> chat = dalsegno.conversation("chat")
+    >>> chat.append({"role": "user", "content": "What is a whale?"})
+    >>> chat.append({"role": "assistant", "content": reply(chat)})
+    """
+    return _steps.conversation(name, Conversation).here()
+
+
+def checkpoint(
+    name: str,
+    state: _Any = None,
+    *,
+    progress: tuple[int, int] | None = None,
+    pinned: bool = False,
+    holding: _Iterable[Resource] = (),
+    releasing: _Iterable[Resource] = (),
+) -> None:
+    """Marks a place, with what the run knows there: for people, for forks, and before something dangerous.
+
+    It is on disk when this returns. What it is ``holding`` is looked at again before the run is resumed, until it is
+    held anew or released. ``progress`` is which step of how many; a ``pinned`` one is kept in sight.
+
+    >>> dalsegno.checkpoint("written", progress=(3, 12), holding=[Resource.git(".", "agent")])
+    """
+    _steps.checkpoint(name, state, progress, pinned, holding, releasing).here()
 
 
 def now() -> _datetime.datetime:

@@ -6,26 +6,57 @@ import asyncio
 import contextvars
 import functools
 import inspect
+import os
+import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from . import _tasks, _threads
 from ._calls import Signature
 from ._dalsegno import Ctx
 from ._errors import BadUse, NotSerialisable, Unwind
 from ._frames import PLACE, Execution, Frame
-from ._raising import failure_of
+from ._raising import failure_of, is_carried
 from ._values import type_words, write
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Again:
+    """For an agent that is a loop to return: another turn, with these arguments. :func:`again` makes it."""
+
+    __slots__ = ("args", "kwargs")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.args = args
+        self.kwargs = kwargs
+
+    def __repr__(self) -> str:
+        given = [repr(value) for value in self.args] + [f"{name}={value!r}" for name, value in self.kwargs.items()]
+        return f"again({', '.join(given)})"
+
+
+def again(*args: Any, **kwargs: Any) -> Again:
+    """Ends a turn of an agent that is a loop; the next one is called with these arguments.
+
+    They are written down, and nothing before is needed any more: a run of a million turns is taken up at its last.
+
+    >>> @dalsegno.agent(loop=True)
+    ... def watch(url: str, seen: int = 0) -> str | dalsegno.Again:
+    ...     dalsegno.sleep(3600)
+    ...     page = fetch(url)
+    ...     return page.title if page.is_new else dalsegno.again(url, seen + 1)
+    """
+    return Again(args, kwargs)
+
+
 class Agent(Generic[P, R]):
     """A function whose executions are runs. Called by itself, it is the plain function that it was."""
 
-    def __init__(self, code: Callable[..., Any], name: str | None) -> None:
+    def __init__(self, code: Callable[..., Any], name: str | None, is_loop: bool = False) -> None:
         self.code = code
+        self.is_loop = is_loop
         self.name = name or code.__name__
         self.is_async = inspect.iscoroutinefunction(code)
         self.signature = Signature(code)
@@ -36,7 +67,6 @@ class Agent(Generic[P, R]):
 
     def write_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The arguments of a run, as they are recorded."""
-        self.signature.signature.bind(*args, **kwargs)
         return self.signature.write(args, kwargs, f"agent {self.name!r}")
 
     def write_result(self, value: Any) -> str:
@@ -60,8 +90,10 @@ def agent(code: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
 @overload
 def agent(code: Callable[P, R], /) -> Agent[P, R]: ...
 @overload
-def agent(*, name: str) -> _Maker: ...
-def agent(code: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
+def agent(*, name: str | None = None) -> _Maker: ...
+@overload
+def agent(*, name: str | None = None, loop: Literal[True]) -> _LoopMaker: ...
+def agent(code: Callable[..., Any] | None = None, /, *, name: str | None = None, loop: bool = False) -> Any:
     """Makes a function an agent: each execution is a run, which survives the process.
 
     Its code runs again whenever the run is taken up, so it must come to the same steps: no clock, no randomness, no
@@ -71,8 +103,12 @@ def agent(code: Callable[..., Any] | None = None, /, *, name: str | None = None)
     ... def research(topic: str) -> Report:
     ...     plan = ask(f"Plan a report on {topic}")
     ...     return Report([search(part) for part in plan.splitlines()])
+
+    With ``loop=True`` it may return :func:`again`.
     """
-    return _Maker(name) if code is None else Agent(code, name)
+    if code is None:
+        return _LoopMaker(name) if loop else _Maker(name)
+    return Agent(code, name)
 
 
 class _Maker:
@@ -85,6 +121,18 @@ class _Maker:
     def __call__(self, code: Callable[P, R], /) -> Agent[P, R]: ...
     def __call__(self, code: Callable[..., Any], /) -> Any:
         return Agent(code, self._name)
+
+
+class _LoopMaker:
+    def __init__(self, name: str | None) -> None:
+        self._name = name
+
+    @overload
+    def __call__(self, code: Callable[P, Coroutine[Any, Any, R | Again]], /) -> Agent[P, R]: ...
+    @overload
+    def __call__(self, code: Callable[P, R | Again], /) -> Agent[P, R]: ...
+    def __call__(self, code: Callable[..., Any], /) -> Any:
+        return Agent(code, self._name, True)
 
 
 def start(agent: Agent[..., Any], ctx: Ctx, text: str, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
@@ -113,9 +161,26 @@ def _end(execution: Execution, agent: Agent[..., Any], result: Any) -> None:
     ctx = execution.ctx
     try:
         execution.check_end()
+        if isinstance(result, Again):
+            ctx.again(agent.write_input(result.args, result.kwargs))
+            return
         ctx.returned(agent.write_result(result))
     except Exception as e:
         ctx.failed(failure_of(e))
+
+
+_BROKEN = (NameError, AttributeError, ImportError, SyntaxError, AssertionError)
+"""What only a mistake in the code raises: mending it helps, and the run must not end of it."""
+
+
+def _failed(ctx: Ctx, error: Exception) -> None:
+    """The code has raised."""
+    failure = failure_of(error)
+    if isinstance(error, _BROKEN) and not is_carried(error):
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        ctx.broken(f"{failure.message} ({os.path.basename(where.filename)}:{where.lineno})", failure)
+    else:
+        ctx.failed(failure)
 
 
 def _interrupted(ctx: Ctx, error: BaseException) -> None:
@@ -136,7 +201,7 @@ def _on_thread(agent: Agent[..., Any], ctx: Ctx, text: str) -> None:
             if not ctx.is_left:
                 ctx.interrupted("its code raised dalsegno.Unwind")
         except Exception as e:
-            ctx.failed(failure_of(e))
+            _failed(ctx, e)
         except BaseException as e:
             _interrupted(ctx, e)
         else:
@@ -152,6 +217,9 @@ def _in_loop(execution: Execution, agent: Agent[..., Any], text: str) -> None:
     loop = tasks.loop
     _tasks.install(loop)
     tasks.begin(execution)
+    bell = _tasks.bell(loop)
+    if bell is not None:
+        ctx.rings(bell)
     main = contextvars.Context().run(loop.create_task, _main(execution, agent, text))
     tasks.all.add(main)
     ctx.unwind_with(lambda: _tasks.threadsafe(loop, tasks.leave))
@@ -176,7 +244,7 @@ async def _main(execution: Execution, agent: Agent[..., Any], text: str) -> None
             if not ctx.is_left:
                 _interrupted(ctx, e)
         except Exception as e:
-            ctx.failed(failure_of(e))
+            _failed(ctx, e)
         except BaseException as e:
             _interrupted(ctx, e)
             if isinstance(e, (KeyboardInterrupt, SystemExit)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
@@ -186,6 +186,7 @@ def open(
     lease: Time | None = None,
     stay_in_memory: Time | None = None,
     session: str | None = None,
+    resources: Mapping[str, Callable[[str], str | None]] | None = None,
 ) -> App:
     """Opens a store in a folder (or makes it), or in a database, and takes up every run that was not finished.
 
@@ -193,7 +194,8 @@ def open(
     >>> app = dalsegno.open("postgres://agents@db.example/agents", agents=[research])
 
     ``durability`` is how much of what was read and what models said a power cut may take: a time (20 ms if nothing is
-    said), or ``"strict"`` for nothing. Async agents run in an event loop of the app's own, on a thread.
+    said), or ``"strict"`` for nothing. Async agents run in an event loop of the app's own, on a thread. ``resources``
+    are functions that say what a :meth:`Resource.custom` or :meth:`Resource.url` looks like, or `None` if it is gone.
     """
-    settings = Settings(durability, max_running, queues, lease, stay_in_memory, session)
+    settings = Settings(durability, max_running, queues, lease, stay_in_memory, session, None, resources)
     return App(Asks(place, agents, settings, None))

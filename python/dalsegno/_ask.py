@@ -8,11 +8,11 @@ import datetime
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from . import _agents, _dalsegno, _errors, _tasks
+from . import _agents, _dalsegno, _errors, _strays, _tasks
 from ._agents import Agent
 from ._errors import BadUse, Failure, RunError
 from ._raising import run_failed
@@ -90,8 +90,11 @@ class Recovered:
 
     run: str
     agent: str
-    action: str
+    action: Literal["resumed", "started", "still-waiting", "needs-person", "not-registered", "broken", "failed"]
     why: str
+
+    def __str__(self) -> str:
+        return f"{self.run} of {self.agent}: {self.action}: {self.why}"
 
 
 class Settings:
@@ -105,7 +108,11 @@ class Settings:
         lease: Time | None,
         stay: Time | None,
         session: str | None,
+        crash: _dalsegno.Crash | None = None,
+        resources: Mapping[str, Callable[[str], str | None]] | None = None,
     ) -> None:
+        self.resources = list((resources or {}).items())
+        self.crash = crash
         self.durability = 0.0 if durability == "strict" else _seconds(durability)
         self.max_running = max_running
         self.queues = None if queues is None else list(queues)
@@ -192,13 +199,15 @@ class Asks:
                 raise BadUse(f"{agent!r} is no agent: decorate it with @dalsegno.agent")
             if self.agents.setdefault(agent.name, agent) is not agent:
                 raise BadUse(f"there are two agents {agent.name!r}: give one another name, @dalsegno.agent(name=…)")
+        _strays.install()
         self._loop = _Loop(loop)
         known, its_loop = self.agents, self._loop.get
+        known_to_core = [(name, agent.is_loop) for name, agent in known.items()]
 
         def start(name: str, ctx: _dalsegno.Ctx, text: str) -> None:
             _agents.start(known[name], ctx, text, its_loop)
 
-        self.core = _dalsegno.open(os.fspath(place), list(self.agents), start, settings)
+        self.core = _dalsegno.open(os.fspath(place), known_to_core, start, settings)
         _OPEN.add(self)
 
     def _asked(self, pending: _dalsegno.Pending, of: Any = Any) -> Asked:
@@ -237,12 +246,12 @@ class Asks:
         return self._asked(self.core.reject(run, approval, by, why))
 
     def signal(self, run: str, name: str, value: Any) -> Asked:
-        return self._asked(self.core.signal(run, name, _written(value, f"signal {name!r}")))
+        return self._asked(self.core.signal(run, name, written(value, f"signal {name!r}")))
 
     def resolve(self, run: str, step: str, verdict: str, result: Any, by: str) -> Asked:
         if verdict not in ("happened", "did_not_happen", "fail"):
             raise ValueError(f"{verdict!r} is none of happened, did_not_happen, fail")
-        return self._asked(self.core.resolve(run, step, verdict, _written(result, f"step {step!r}"), by))
+        return self._asked(self.core.resolve(run, step, verdict, written(result, f"step {step!r}"), by))
 
     def cancel(self, run: str, reason: str) -> Asked:
         return self._asked(self.core.cancel(run, reason))
@@ -257,19 +266,10 @@ class Asks:
         self, status: Iterable[str], agent: Agent[..., Any] | str | None, attention: bool, newest: bool, limit: int
     ) -> Asked:
         name = agent.name if isinstance(agent, Agent) else agent
-        wanted = [status] if isinstance(status, str) else list(status)
-        known = {"pending", "running", "checkpointed", "completed", "failed", "cancelled"}
-        if not known.issuperset(wanted):
-            raise ValueError(f"{', '.join(sorted(set(wanted) - known))}: not one of {', '.join(sorted(known))}")
-        pending = self.core.runs(wanted, name, attention, newest, limit)
-        return Asked(self, pending, lambda text: [_info(found) for found in read(text or "[]")])
+        return Asked(self, self.core.runs(statuses(status), name, attention, newest, limit), read_runs)
 
     def why(self, run: str) -> Asked:
-        def then(text: str | None) -> Why:
-            details, words = read(text or "[]")
-            return Why(details["standing"], details["because"], details["to_do"], details, words)
-
-        return Asked(self, self.core.why(run), then)
+        return Asked(self, self.core.why(run), read_why)
 
     def replay(self, run: str) -> Asked:
         def then(text: str | None) -> Replayed:
@@ -281,9 +281,9 @@ class Asks:
     def fork(
         self, run: str, at: int | None, name: str | None, outcomes: dict[str, Any], input: dict[str, Any] | None
     ) -> Asked:
-        written = [(step, _written(value, f"step {step!r}")) for step, value in outcomes.items()]
-        given = None if input is None else _written(input, "the input")
-        return self._asked(self.core.fork(run, at, name, written, given))
+        others = [(step, written(value, f"step {step!r}")) for step, value in outcomes.items()]
+        given = None if input is None else written(input, "the input")
+        return self._asked(self.core.fork(run, at, name, others, given))
 
     def recovered(self) -> Asked:
         pending = self.core.recovered()
@@ -295,6 +295,12 @@ class Asks:
         self._loop.close()
         if closed is not None:
             raise problem(closed)
+
+    def crash(self) -> None:
+        """Leaves everything as a crash would; for tests."""
+        _OPEN.discard(self)
+        self.core.crash()
+        self._loop.close()
 
 
 class _Loop:
@@ -334,6 +340,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 _OPEN: weakref.WeakSet[Asks] = weakref.WeakSet()
+_PID = os.getpid()
 
 
 def _at_exit() -> None:
@@ -343,16 +350,39 @@ def _at_exit() -> None:
             asks.close(1.0)
         except Exception:
             pass
+    # Those that nobody closed and nobody has any more may still be starting something.
+    if os.getpid() == _PID:
+        _dalsegno.shut()
 
 
 atexit.register(_at_exit)
+
+
+def statuses(status: Iterable[str]) -> list[str]:
+    """What runs are wanted, checked."""
+    wanted = [status] if isinstance(status, str) else list(status)
+    known = {"pending", "running", "checkpointed", "completed", "failed", "cancelled"}
+    if not known.issuperset(wanted):
+        raise ValueError(f"{', '.join(sorted(set(wanted) - known))}: not one of {', '.join(sorted(known))}")
+    return wanted
+
+
+def read_why(text: str | None) -> Why:
+    """As the core tells it."""
+    details, words = read(text or "[]")
+    return Why(details["standing"], details["because"], details["to_do"], details, words)
+
+
+def read_runs(text: str | None) -> list[RunInfo]:
+    """As the core tells it."""
+    return [_info(found) for found in read(text or "[]")]
 
 
 def _seconds(time: Any) -> float | None:
     return time.total_seconds() if isinstance(time, datetime.timedelta) else time
 
 
-def _written(value: Any, what: str) -> str:
+def written(value: Any, what: str) -> str:
     try:
         return write(value, type(value))
     except Unwritable as e:

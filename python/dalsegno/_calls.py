@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import inspect
-import json
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._errors import NotSerialisable
-from ._values import Unwritable, coder, read, type_words
+from ._values import Coder, Unwritable, coder, dumps, loads, read_with, type_words, write_with
 
 
 class Signature:
     """What goes into a function and comes out, by its hints."""
 
-    def __init__(self, code: Callable[..., Any], without: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, code: Callable[..., Any], without: frozenset[str] = frozenset(), given: frozenset[str] = frozenset()
+    ) -> None:
         self.code = code
-        self.without = without
+        self.without = without | given
         """Arguments that are not recorded."""
+        self.given = given
+        """Arguments that the caller does not give."""
         self.signature = inspect.signature(code)
-        unknown = without - set(self.signature.parameters)
+        unknown = self.without - set(self.signature.parameters)
         if unknown:
             raise TypeError(f"{code.__qualname__} has no argument {', '.join(sorted(unknown))}")
         self._hints: dict[str, Any] | None = None
+        self._coders: dict[str, Coder] = {}
+        kinds = {parameter.kind for parameter in self.signature.parameters.values()}
+        self._is_simple = kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+        """Arguments can be told by their places and names."""
+        places = (p for p in self.signature.parameters.values() if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        self._places = [parameter.name for parameter in places]
+        every = self.signature.parameters.values()
+        self._needed = frozenset(p.name for p in every if p.default is inspect.Parameter.empty) - given
+        self._known = dict.fromkeys(self.signature.parameters)
+        is_plain = self._is_simple and self._needed.issubset(self._places) and not self.without & set(self._places)
+        self._plain_count = len(self._places) if is_plain and self._places else -1
+        """With so many arguments and nothing else, all that is recorded is given by its place."""
+        self._ready: list[tuple[str, Coder]] | None = None
 
     def hint(self, name: str) -> Any:
         """The type of an argument, or of the result as `return`."""
@@ -36,34 +52,75 @@ class Signature:
         found = self._hints.get(name, Any)
         return Any if found is type(None) else found
 
+    def coder(self, name: str) -> Coder:
+        """How an argument is written and read, or the result as `return`."""
+        found = self._coders.get(name)
+        if found is None:
+            found = self._coders[name] = coder(self.hint(name))
+        return found
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Arguments by their names, without those that are not recorded."""
+        bound: Mapping[str, Any] | None = None
+        if self._is_simple and len(args) <= len(self._places):
+            bound = dict(zip(self._places, args, strict=False))
+            if kwargs:
+                count = len(bound)
+                bound.update(kwargs)
+                if len(bound) != count + len(kwargs) or not self._known.keys() >= kwargs.keys():
+                    bound = None
+                else:
+                    # Always in the same order, so that the same call is always written the same.
+                    bound = {name: bound[name] for name in self._known if name in bound}
+            if bound is not None and not self._needed.issubset(bound):
+                bound = None
+        if bound is None:
+            # It says what is wrong, if something is.
+            bound = self.signature.bind(*args, **kwargs, **dict.fromkeys(self.given)).arguments
+        if self.without:
+            bound = {name: value for name, value in bound.items() if name not in self.without}
+        return bound
+
     def write(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> str:
         """The arguments as JSON, by their names."""
-        bound = self.signature.bind_partial(*args, **kwargs)
-        written: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
-            if name in self.without:
-                continue
+        if not kwargs and len(args) == self._plain_count:
+            # As most calls are: nothing has to be found out about them again.
             try:
-                hint = self.hint(name)
-                kind = self.signature.parameters[name].kind
-                if kind is inspect.Parameter.VAR_POSITIONAL:
-                    written[name] = [coder(hint)[0](item) for item in value]
-                elif kind is inspect.Parameter.VAR_KEYWORD:
-                    written[name] = {key: coder(hint)[0](item) for key, item in value.items()}
-                else:
-                    written[name] = coder(hint)[0](value)
+                ready = self._ready or self._make_ready()
+                parts = [begin + write_with(how, value) for (begin, how), value in zip(ready, args, strict=True)]
+                return "{" + ",".join(parts) + "}"
+            except Unwritable:
+                pass  # It is said below of which argument.
+        written = []
+        for name, value in self.bind(args, kwargs).items():
+            try:
+                how = self.coder(name)
+                text = write_with(how, value) if self._is_simple else self._write_several(how, name, value)
             except Unwritable as e:
                 raise NotSerialisable(
                     f"{what}: its argument {name!r}, a {type_words(type(value))}, cannot be recorded: {e} "
                     f"(or leave it out of the record: ignore={name!r})"
                 ) from e
-        return json.dumps(written, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            written.append(f'"{name}":{text}')
+        return "{" + ",".join(written) + "}"
+
+    def _make_ready(self) -> list[tuple[str, Coder]]:
+        self._ready = [(f'"{name}":', self.coder(name)) for name in self._places]
+        return self._ready
+
+    def _write_several(self, how: Coder, name: str, value: Any) -> str:
+        kind = self.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            return dumps([how[0](item) for item in value])
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            return dumps({key: how[0](item) for key, item in value.items()})
+        return write_with(how, value)
 
     def read(self, text: str) -> tuple[list[Any], dict[str, Any]]:
         """Arguments from JSON."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        found = json.loads(text)
+        found = loads(text)
         parameters = self.signature.parameters
         unknown = set(found) - set(parameters)
         if unknown:
@@ -71,7 +128,7 @@ class Signature:
         for name, parameter in parameters.items():
             if name not in found:
                 continue
-            reads = coder(self.hint(name))[1]
+            reads = self.coder(name)[1]
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                 args.extend(reads(item) for item in found[name])
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -86,4 +143,4 @@ class Signature:
 
     def result(self, text: str) -> Any:
         """The result from JSON."""
-        return read(text, self.hint("return"))
+        return read_with(self._coders.get("return") or self.coder("return"), text)

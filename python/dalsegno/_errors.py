@@ -14,7 +14,7 @@
     ├── NeedsAttention        only a person can move the run on
     │   ├── InDoubt, Mismatch, BudgetExceeded
     │   └── NotMoving         it does not move in this process
-    ├── AgentNotFound, ApprovalError, NotInDoubt, ForkError
+    ├── AgentNotFound, ApprovalError, NotInDoubt, NotTaken, ForkError
     └── StoreError, Closed, Forked
 
     NotDone, Terminal         raised *by* a tool, to say what it knows
@@ -141,6 +141,10 @@ class AgentNotFound(Error):
 
 class ApprovalError(RunError):
     """The run asks for no such approval, or it has its answer."""
+
+
+class NotTaken(RunError):
+    """The owner of the store has not taken up what was sent to a run, or has refused it."""
 
 
 class NotInDoubt(RunError):

@@ -13,7 +13,7 @@ import asyncio
 import threading
 import weakref
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ._dalsegno import Call, Ctx
 from ._errors import BadUse, Unwind
@@ -32,6 +32,7 @@ class Execution:
         """What an async agent has running; `None` for a plain one."""
         self.unawaited: dict[int, str] = {}
         """Steps that were made, and are not awaited yet."""
+        self.conversations: dict[str, Any] = {}
         self.problem: BadUse | None = None
         """What is wrong with the code, found where it could not be told."""
 

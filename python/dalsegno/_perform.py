@@ -22,13 +22,14 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from . import _threads
+from . import _threads, _watch
+from ._calls import Signature
 from ._dalsegno import Call, Ctx, Step
 from ._errors import Failure, NotSerialisable, Unwind
 from ._frames import PLACE, Execution, Frame, InStep
 from ._raising import exception_of, failure_of
 from ._tasks import Tasks, threadsafe
-from ._values import read, type_words, write_and_read
+from ._values import Coder, coder, read_with, type_words, write_and_read_with
 
 T = TypeVar("T")
 
@@ -66,15 +67,21 @@ class Body:
         code: Callable[[Call | None], Any] | None = None,
         *,
         hint: Any = Any,
+        signature: Signature | None = None,
         probe: Callable[[Call], Any] | None = None,
         not_done: tuple[type[BaseException], ...] = (),
         beside: bool = False,
+        effect: str = "",
     ) -> None:
         self.name = name
         self.code = code
         self.hint = hint
+        self.signature = signature
+        """Of what its result is, if it is a function's."""
         self.probe = probe
         self.not_done = not_done
+        self.effect = effect
+        """Of a tool; nothing for other steps."""
         self.beside = beside
         """On another thread, or in another task: so that it can be left when it takes too long."""
         self.raised: BaseException | None = None
@@ -84,7 +91,11 @@ class Body:
         """What the code sees of a result."""
         if self._written is not None and self._written[0] == text:
             return self._written[1]
-        return read(text, self.hint)
+        return read_with(self.coder(), text)
+
+    def coder(self) -> Coder:
+        """How its result is written and read."""
+        return coder(self.hint) if self.signature is None else self.signature.coder("return")
 
     def failure(self, parts: tuple[str, str, str, str | None]) -> Exception:
         """What the code sees of a failure."""
@@ -95,7 +106,7 @@ class Body:
 
     def write(self, value: Any) -> str:
         try:
-            self._written = write_and_read(value, self.hint)
+            self._written = write_and_read_with(self.coder(), value)
         except Exception as e:
             what = type_words(type(value))
             raise NotSerialisable(f"it gave a {what}, which cannot be recorded: {e}") from e
@@ -146,19 +157,23 @@ def unreadable(execution: Execution, name: str, error: Exception) -> None:
 # --- On a thread -------------------------------------------------------------------------------------
 
 
-def perform(frame: Frame, step: Step, body: Body) -> Any:
-    """Makes a step, in the code of a plain agent."""
-    if not step.begin(True):
-        raise Unwind(f"run {frame.ctx.run!r} was left")
+def result_of(frame: Frame, name: str, read_it: Callable[[str], Any], text: str) -> Any:
+    """What the code is given; if that cannot be read any more, the run is left."""
+    try:
+        return read_it(text)
+    except Exception as e:
+        unreadable(frame.execution, name, e)
+        raise Unwind("the run was left") from e
+
+
+def perform(frame: Frame, step: Step, body: Body, told: tuple[Any, ...] | None = None) -> Any:
+    """Makes a step, in the code of a plain agent; `told` is what it has heard of it already."""
     while True:
-        told = step.hear()
+        if told is None:
+            told = step.hear()
         what = told[0]
         if what == "done":
-            try:
-                return body.result(told[1])
-            except Exception as e:
-                unreadable(frame.execution, body.name, e)
-                raise Unwind("the run was left") from e
+            return result_of(frame, body.name, body.result, told[1])
         if what == "failed":
             raise body.failure(told[1])
         if what == "unwind":
@@ -168,6 +183,7 @@ def perform(frame: Frame, step: Step, body: Body) -> Any:
             _threads.run(functools.partial(context.run, _answer, frame, step, body, told))
         else:
             _answer(frame, step, body, told)
+        told = None
 
 
 def _answer(frame: Frame, step: Step, body: Body, told: tuple[Any, ...]) -> None:
@@ -177,7 +193,13 @@ def _answer(frame: Frame, step: Step, body: Body, told: tuple[Any, ...]) -> None
     token = PLACE.set(inside)
     try:
         code = body.probe if what == "probe" else body.code
-        value = code(given) if code is not None else None
+        watch = _watch.WATCH
+        if code is None:
+            value = None
+        elif watch is not None and what == "execute":
+            value = watch.call(body.name, body.effect, given, functools.partial(code, given))
+        else:
+            value = code(given)
     except Exception as e:
         body.failed(step, asked, e)
     except Unwind:
@@ -278,8 +300,6 @@ class _Performance:
 
     async def run(self) -> Any:
         step = self.step
-        if not step.begin(False):
-            raise asyncio.CancelledError(f"run {self.frame.ctx.run!r} was left")
         try:
             while True:
                 told = step.heard()
@@ -334,7 +354,13 @@ class _Performance:
         token = PLACE.set(place)
         try:
             code = body.probe if what == "probe" else body.code
-            value = code(given) if code is not None else None
+            watch = _watch.WATCH
+            if code is None:
+                value = None
+            elif watch is not None and what == "execute":
+                value = watch.call_async(body.name, body.effect, given, functools.partial(code, given))
+            else:
+                value = code(given)
             if asyncio.iscoroutine(value) or isinstance(value, collections.abc.Awaitable):
                 value = await value
         except Exception as e:

@@ -39,6 +39,11 @@ def failure_of(error: BaseException, not_done: tuple[type[BaseException], ...] =
     return Failure("failed", "unknown", text)
 
 
+def is_carried(error: BaseException) -> bool:
+    """Whether an exception is what a step came to, and not raised by the code itself."""
+    return isinstance(getattr(error, "__dalsegno__", None), Failure)
+
+
 def exception_of(failure: Failure) -> Exception:
     """The exception that is raised for a failure."""
     if failure.kind == "failed":

@@ -9,20 +9,23 @@ import datetime
 import functools
 import inspect
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 from ._agents import Agent
 from ._calls import Signature
+from ._conversations import Said, written
 from ._dalsegno import Ctx, Step
 from ._errors import BadUse, Failure, StepTimeout
 from ._frames import frame, frame_for
 from ._perform import Body, Ear, make
+from ._resources import Resource
 from ._values import write
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+SaidT = TypeVar("SaidT", bound=Said)
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -126,11 +129,51 @@ def approval(
 
 
 def child(agent: Agent[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Want[R]:
+    return _child(agent, None, args, kwargs)
+
+
+def _child(agent: Agent[..., R], name: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Want[R]:
     if not isinstance(agent, Agent):
         raise BadUse(f"{agent!r} is no agent: decorate it with @dalsegno.agent")
     given = agent.write_input(args, kwargs)
     hint = agent.signature.hint("return")
-    return Want("child", lambda ctx, hear: ctx.child(agent.name, given, None, hear), _same, hint)
+    return Want("child", lambda ctx, hear: ctx.child(agent.name, given, name, hear), _same, hint)
+
+
+def child_as(name: str, agent: Agent[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Want[R]:
+    return _child(agent, name, args, kwargs)
+
+
+def conversation(name: str, of: type[SaidT]) -> Want[SaidT]:
+    def then(messages: list[Any]) -> SaidT:
+        found = frame_for("conversation").execution.conversations
+        if name not in found:
+            found[name] = of(name)
+            found[name]._take_all(messages)
+        return cast(SaidT, found[name])
+
+    return Want("conversation", lambda ctx, hear: ctx.conversation(name, hear), then, list[Any])
+
+
+def message(said: Said, message: Any) -> Want[None]:
+    text, read_back = written(message)
+    return Want("append", lambda ctx, hear: ctx.message(said.name, text, hear), lambda _: said._take(text, read_back))
+
+
+def checkpoint(
+    name: str,
+    state: Any,
+    progress: tuple[int, int] | None,
+    pinned: bool,
+    holding: Iterable[Resource],
+    releasing: Iterable[Resource],
+) -> Want[None]:
+    shown, held, released = write(state, type(state)), list(holding), list(releasing)
+    return Want(
+        "checkpoint",
+        lambda ctx, hear: ctx.checkpoint(name, shown, progress, pinned, held, released, hear),
+        _same,
+    )
 
 
 def now() -> Want[datetime.datetime]:
@@ -167,6 +210,5 @@ class PlanStep(Generic[P, R]):
         if (found.execution.tasks is not None) is not self.is_async:
             now, wanted = ("async", "plain") if self.is_async else ("plain", "async")
             raise BadUse(f"plan step {self.name!r} is {now}, and agent {found.execution.agent!r} is {wanted}")
-        hint = self.signature.hint("return")
-        body = Body(self.name, lambda _: self.code(*args, **kwargs), hint=hint)
+        body = Body(self.name, lambda _: self.code(*args, **kwargs), signature=self.signature)
         return cast(R, make(found, body, lambda ctx, hear: ctx.plan(self.name, hear)))

@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ._dalsegno import Bell
 from ._frames import PLACE, Execution, Frame
 
 AnyTask = asyncio.Task[Any]
@@ -97,6 +98,21 @@ def _waits_for(task: AnyTask) -> list[Any]:
     if code_frame.f_code is asyncio.tasks._wait.__code__ and local.get("timeout") is None:  # type: ignore[attr-defined]
         return [task for task in local["fs"] if not task.done()]
     return []
+
+
+_BELLS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bell | None] = weakref.WeakKeyDictionary()
+
+
+def bell(loop: asyncio.AbstractEventLoop) -> Bell | None:
+    """What wakes a loop without the interpreter, if it can be woken like that. To be asked on the loop."""
+    if loop not in _BELLS:
+        made = Bell()
+        try:
+            loop.add_reader(made.fileno(), made.take)
+            _BELLS[loop] = made
+        except NotImplementedError:
+            _BELLS[loop] = None
+    return _BELLS[loop]
 
 
 _INSTALLED: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()

@@ -32,7 +32,9 @@ def run(work: Callable[[], object]) -> None:
         name = f"dalsegno-run-{_count}"
     inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
     inbox.put(work)
-    threading.Thread(target=_loop, args=(inbox,), name=name, daemon=True).start()
+    thread = threading.Thread(target=_loop, args=(inbox,), name=name, daemon=True)
+    # It is nobody's, whoever needs it first.
+    contextvars.Context().run(thread.start)
 
 
 def _loop(inbox: queue.SimpleQueue[Callable[[], object]]) -> None:

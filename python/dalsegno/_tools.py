@@ -9,10 +9,10 @@ from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar, cast, 
 
 from . import _threads
 from ._calls import Signature
-from ._dalsegno import Call
-from ._errors import BadUse
+from ._dalsegno import Call, Manner
+from ._errors import BadUse, NotSerialisable
 from ._frames import PLACE, InStep, frame
-from ._perform import Body, Probe, make
+from ._perform import Body, Probe, make, perform, result_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,17 +37,6 @@ class Approval(NamedTuple):
 
     expires: float | None = None
     wait: float | None = None
-
-
-class _Manner(NamedTuple):
-    is_model: bool
-    effect: str
-    retry: tuple[int, float, float, float]
-    timeout: float | None
-    probe: bool
-    approval: bool
-    expires: float | None
-    wait: float | None
 
 
 class Tool(Generic[P, R]):
@@ -78,17 +67,17 @@ class Tool(Generic[P, R]):
         if probe is not None and effect != "once":
             raise ValueError(f"{self.name}: only a tool with effect='once' can be in doubt, and needs a probe")
         self.code = code
+        self._words = f"step {self.name!r}"
         self.is_async = inspect.iscoroutinefunction(code)
         self.probe = probe
         self.not_done = tuple(not_done)
         parameters = inspect.signature(code).parameters
         self.wants_key = "key" in parameters and parameters["key"].kind is inspect.Parameter.KEYWORD_ONLY
-        self.signature = Signature(code, ignored | ({"key"} if self.wants_key else frozenset()))
+        self.signature = Signature(code, ignored, frozenset({"key"} if self.wants_key else ()))
         retry = retries if isinstance(retries, Retry) else Retry(max(1, retries))
-        gate = approval if isinstance(approval, Approval) else Approval()
-        self.manner = _Manner(
-            is_model, effect, (*retry,), timeout, probe is not None, bool(approval), gate.expires, gate.wait
-        )
+        gate = approval if isinstance(approval, Approval) else Approval() if approval else None
+        self.is_model, self.effect, self.timeout = is_model, effect, timeout
+        self.manner = Manner(is_model, effect, retry, timeout, probe is not None, gate)
         functools.update_wrapper(self, code)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -118,12 +107,19 @@ class Tool(Generic[P, R]):
     def _step(self, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any], code: Callable[..., Any]) -> Any:
         if self.wants_key and "key" in kwargs:
             raise BadUse(f"tool {self.name!r} was given a key: in a run it is given its own")
-        what = f"step {self.name!r}"
         try:
-            self.signature.signature.bind(*args, **kwargs, **({"key": ""} if self.wants_key else {}))
+            written = self.signature.write(args, kwargs, self._words)
+        except NotSerialisable:
+            raise
         except TypeError as e:
             raise TypeError(f"{self.name}: {e}") from None
-        written = self.signature.write(args, kwargs, what)
+        step = told = None
+        if found.execution.tasks is None:
+            step = found.ctx.call(self.name, self.manner, written, None)
+            told = step.hear()
+            if told[0] == "done":
+                # It is recorded, and nothing has to be made ready to do it.
+                return result_of(found, self.name, self.signature.result, told[1])
 
         def execute(call: Call | None) -> Any:
             if self.wants_key and call is not None:
@@ -134,15 +130,18 @@ class Tool(Generic[P, R]):
         body = Body(
             self.name,
             execute,
-            hint=self.signature.hint("return"),
+            signature=self.signature,
             probe=None if probe is None else lambda call: _ask(probe, call, args, kwargs),
             not_done=self.not_done,
-            beside=self.manner.timeout is not None,
+            beside=self.timeout is not None,
+            effect=self.effect,
         )
+        if step is not None:
+            return perform(found, step, body, told)
         return make(found, body, lambda ctx, hear: ctx.call(self.name, self.manner, written, hear))
 
     def __repr__(self) -> str:
-        return f"<dalsegno {'model' if self.manner.is_model else 'tool'} {self.name} ({self.manner.effect})>"
+        return f"<dalsegno {'model' if self.is_model else 'tool'} {self.name} ({self.effect})>"
 
 
 def _ask(probe: Callable[..., Any], call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -38,23 +38,62 @@ class Unwritable(TypeError):
     """A value that cannot be written; who catches it says of which step."""
 
 
-_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_quoted = json.encoder.encode_basestring
+_INTACT = frozenset([str, int, bool, type(None)])
+"""Types of which a value is read back as it was."""
+
+
+def loads(text: str) -> Json:
+    """Reads JSON, of the core's own: there is nothing around it."""
+    try:
+        return _scan(text, 0)[0]
+    except StopIteration:
+        return json.loads(text)
 
 
 def write(value: Any, hint: Any = Any) -> str:
     """A value as JSON."""
-    return _dumps(coder(hint)[0](value))
+    return write_with(coder(hint), value)
 
 
 def read(text: str, hint: Any = Any) -> Any:
     """A value from JSON."""
-    return coder(hint)[1](json.loads(text))
+    return read_with(coder(hint), text)
+
+
+def write_with(coder: Coder, value: Any) -> str:
+    """A value as JSON, by a coder that is known."""
+    if coder is _PLAIN:
+        kind = type(value)
+        if kind is str:
+            return _quoted(value)
+        if kind is int:
+            return repr(value)
+    return dumps(coder[0](value))
+
+
+def read_with(coder: Coder, text: str) -> Any:
+    """A value from JSON, by a coder that is known."""
+    found = _scan(text, 0)[0]
+    if coder is _PLAIN and (type(found) in _INTACT or '"$' not in text):
+        # Nothing in it is tagged.
+        return found
+    return coder[1](found)
+
+
+def write_and_read_with(coder: Coder, value: Any) -> tuple[str, Any]:
+    """A value as JSON, and as it will be read."""
+    text = write_with(coder, value)
+    if coder is _PLAIN and type(value) in _INTACT:
+        return text, value
+    return text, read_with(coder, text)
 
 
 def write_and_read(value: Any, hint: Any = Any) -> tuple[str, Any]:
     """A value as JSON, and as it will be read."""
-    text = write(value, hint)
-    return text, read(text, hint)
+    return write_and_read_with(coder(hint), value)
 
 
 # --- Values without a hint ---------------------------------------------------------------------------
@@ -62,7 +101,7 @@ def write_and_read(value: Any, hint: Any = Any) -> tuple[str, Any]:
 
 def _plain(value: Any) -> Json:
     kind = type(value)
-    if value is None or kind is bool or kind is int or kind is str:
+    if kind in _INTACT:
         return value
     if kind is float:
         return value if math.isfinite(value) else {"$float": repr(value)}
@@ -85,6 +124,9 @@ def _other(value: Any) -> Json:
         return _numpy(value)
     if isinstance(value, pathlib.PurePath):
         return {"$path": str(value)}
+    for of, tag, how in _WRITTEN:
+        if isinstance(value, of):
+            return {tag: how(value)}
     named = type_words(type(value))
     if dataclasses.is_dataclass(value) or isinstance(value, enum.Enum) or hasattr(value, "model_dump"):
         raise Unwritable(f"a {named} can be written, but not be read back without a type hint: add one that names it")
@@ -113,7 +155,7 @@ def _read_plain(found: Json) -> Any:
 
 def _sorted(items: Any) -> list[Json]:
     """The items of a set, always in the same order."""
-    return sorted((_plain(item) for item in items), key=_dumps)
+    return sorted((_plain(item) for item in items), key=dumps)
 
 
 def _numpy(value: Any) -> Json:
@@ -171,6 +213,19 @@ _READERS: dict[str, Callable[[Json], Any]] = {
     "$ndarray": _read_numpy,
     "$scalar": lambda found: _read_numpy(found)[()],
 }
+
+_WRITTEN: list[tuple[type, str, Callable[[Any], Json]]] = []
+
+
+def register_written(of: type, tag: str, how: Callable[[Any], Json]) -> None:
+    """Values of a type, and of those below it, can be given to steps; no step can give one."""
+
+    def refuse(_: Json) -> Any:
+        raise Unwritable(f"a {of.__name__} can be given to a step, and not be its result")
+
+    _WRITTEN.append((of, tag, how))
+    _READERS[tag] = refuse
+
 
 _PLAIN: Coder = (_plain, _read_plain)
 
@@ -273,7 +328,7 @@ def _generic(origin: type, args: tuple[Any, ...]) -> Coder:
         tag = f"${origin.__name__}"
         write_item, read_item = coder(args[0])
         return (
-            lambda value: {tag: sorted(map(write_item, value), key=_dumps)} if type(value) is origin else _plain(value),
+            lambda value: {tag: sorted(map(write_item, value), key=dumps)} if type(value) is origin else _plain(value),
             lambda found: origin(map(read_item, found[tag])) if _has(found, tag) else _read_plain(found),
         )
     if issubclass(origin, collections.abc.Mapping):

@@ -18,23 +18,29 @@ import asyncio
 import datetime
 import os
 import uuid
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from . import _steps
 from ._agents import Agent
 from ._ask import Asks, Budget, Recovered, Replayed, RunInfo, Settings, Why
+from ._conversations import Said
 from ._errors import BadUse
 from ._frames import PLACE, Frame
+from ._resources import Resource
 from ._steps import Answer
 from ._tools import to_thread
 
 __all__ = [
     "AsyncApp",
     "AsyncRun",
+    "Conversation",
     "approval",
+    "checkpoint",
     "child",
+    "child_as",
+    "conversation",
     "decide",
     "event",
     "now",
@@ -93,6 +99,37 @@ def approval(
 def child(agent: Agent[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
     """As :func:`dalsegno.child`."""
     return _steps.child(agent, args, kwargs).awaited()
+
+
+def child_as(name: str, agent: Agent[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    """As :func:`dalsegno.child_as`."""
+    return _steps.child_as(name, agent, args, kwargs).awaited()
+
+
+class Conversation(Said):
+    """As :class:`dalsegno.Conversation`."""
+
+    def append(self, message: Any) -> Coroutine[Any, Any, None]:
+        """Says something: to be awaited before the next thing is said."""
+        return _steps.message(self, message).awaited()
+
+
+def conversation(name: str) -> Coroutine[Any, Any, Conversation]:
+    """As :func:`dalsegno.conversation`."""
+    return _steps.conversation(name, Conversation).awaited()
+
+
+def checkpoint(
+    name: str,
+    state: Any = None,
+    *,
+    progress: tuple[int, int] | None = None,
+    pinned: bool = False,
+    holding: Iterable[Resource] = (),
+    releasing: Iterable[Resource] = (),
+) -> Coroutine[Any, Any, None]:
+    """As :func:`dalsegno.checkpoint`."""
+    return _steps.checkpoint(name, state, progress, pinned, holding, releasing).awaited()
 
 
 def now() -> Coroutine[Any, Any, datetime.datetime]:
@@ -269,8 +306,9 @@ async def open(
     lease: Time | None = None,
     stay_in_memory: Time | None = None,
     session: str | None = None,
+    resources: Mapping[str, Callable[[str], str | None]] | None = None,
 ) -> AsyncApp:
     """As :func:`dalsegno.open`. Async agents run in this event loop, plain ones on threads."""
-    settings = Settings(durability, max_running, queues, lease, stay_in_memory, session)
+    settings = Settings(durability, max_running, queues, lease, stay_in_memory, session, None, resources)
     loop = asyncio.get_running_loop()
     return AsyncApp(await asyncio.to_thread(Asks, place, agents, settings, loop))

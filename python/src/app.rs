@@ -9,14 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dalsegno::{
-    AttentionKind, Budget, Builder, Dalsegno, Durability, Error, Fork, RunHandle, Start,
+    AttentionKind, Budget, Builder, Dalsegno, Durability, Error, Fork, RunHandle, Start, Turn,
 };
-use dalsegno_store::{RunQuery, Status};
+use dalsegno_store::{RunInfo, RunQuery, Status};
 use pyo3::prelude::*;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
 
+use crate::crash::{self, Crash};
 use crate::drive::Starter;
 use crate::failures::{self, Problem};
 use crate::pending::Pending;
@@ -43,6 +44,9 @@ pub struct Manner {
     lease: Option<f64>,
     stay: Option<f64>,
     session: Option<String>,
+    /// How resources of the user's own are looked at, by name.
+    resources: Vec<(String, Py<PyAny>)>,
+    crash: Option<Py<Crash>>,
 }
 
 /// Opens a store, and takes up its runs.
@@ -50,18 +54,34 @@ pub struct Manner {
 pub fn open(
     py: Python<'_>,
     place: String,
-    agents: Vec<String>,
+    agents: Vec<(String, bool)>,
     start: Py<PyAny>,
     manner: Manner,
 ) -> PyResult<App> {
     let starter = Starter::new(start);
     let mut builder = Dalsegno::builder();
-    for agent in agents {
+    for (agent, is_loop) in agents {
         let (starter, name): (_, Arc<str>) = (Arc::clone(&starter), agent.as_str().into());
-        builder = builder.agent(&agent, move |ctx, input: Box<RawValue>| {
+        let run = move |ctx, input: Box<RawValue>| {
             Arc::clone(&starter).run(Arc::clone(&name), ctx, input)
-        });
+        };
+        builder = match is_loop {
+            true => builder.loop_agent(&agent, |input: Box<RawValue>| input, run),
+            false => builder.agent(&agent, move |ctx, input| {
+                let ended = run(ctx, input);
+                async move {
+                    match ended.await? {
+                        Turn::Done(result) => Ok(result),
+                        Turn::Continue(_) => Err(failures::misuse(
+                            "it gave dalsegno.again, and is no loop: @dalsegno.agent(loop=True)",
+                        )),
+                    }
+                }
+            }),
+        };
     }
+    let manner_crash = manner.crash.as_ref().map(|crash| crash.clone_ref(py));
+    let crash = manner.crash.as_ref().map(|crash| crash.get().parts());
     let builder = manner.apply(builder);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -72,11 +92,22 @@ pub fn open(
     let opened = Arc::new(Mutex::new(None));
     let put = Arc::clone(&opened);
     let opening = Pending::new(runtime.handle(), async move {
-        let app = builder.open(place).await?;
+        let app = match crash {
+            None => builder.open(place).await?,
+            Some(parts) => Crash::open(builder, &place, parts).await?,
+        };
         *put.lock().unwrap_or_else(PoisonError::into_inner) = Some(app);
         Ok(None)
     });
-    let answer = opening.wait(py)?;
+    let is_dead = || {
+        manner_crash
+            .as_ref()
+            .is_some_and(|crash| crash.get().is_dead())
+    };
+    let Some(answer) = opening.wait_unless(py, is_dead)? else {
+        runtime.shutdown_background();
+        return Err(failures::raise(py, "Closed", "the process is dead"));
+    };
     let app = {
         let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.take()
@@ -119,7 +150,27 @@ impl Manner {
         if let Some(session) = self.session {
             builder = builder.session(&session);
         }
+        for (name, look) in self.resources {
+            let look = Arc::new(look);
+            builder = builder.resource(&name, move |name| look_at(Arc::clone(&look), name));
+        }
         builder
+    }
+}
+
+/// Asks Python what a resource looks like, on a thread that may wait.
+async fn look_at(look: Arc<Py<PyAny>>, name: String) -> dalsegno::Result<Option<String>> {
+    let asked = move || {
+        crate::gate::attach(|py| {
+            let found = look.call1(py, (name,))?;
+            found.extract::<Option<String>>(py).map_err(PyErr::from)
+        })
+    };
+    match tokio::task::spawn_blocking(asked).await {
+        Ok(Some(Ok(found))) => Ok(found),
+        Ok(Some(Err(e))) => Err(failures::failed(&e.to_string())),
+        Ok(None) => Err(failures::failed("the interpreter is ending")),
+        Err(e) => Err(failures::failed(&e.to_string())),
     }
 }
 
@@ -183,10 +234,37 @@ async fn result(handle: RunHandle) -> Result<Option<String>, Error> {
     Ok(Some(value.get().to_owned()))
 }
 
-/// What Python knows of a budget: steps, tokens, cost in millionths, seconds.
-type Limits = (Option<u64>, Option<u64>, Option<u64>, Option<f64>);
+/// The statuses of these names.
+pub fn statuses(names: &[String]) -> Vec<Status> {
+    const ALL: [Status; 6] = [
+        Status::Pending,
+        Status::Running,
+        Status::Checkpointed,
+        Status::Completed,
+        Status::Failed,
+        Status::Cancelled,
+    ];
+    let is_wanted = |known: &Status| names.contains(&known.to_string());
+    ALL.into_iter().filter(is_wanted).collect()
+}
 
-fn budget((steps, tokens, cost_micros, wall): Limits) -> Budget {
+/// A run in a list.
+pub fn info_json(info: &RunInfo) -> serde_json::Value {
+    json!({
+        "run": info.run.name(),
+        "agent": info.agent,
+        "status": info.status.to_string(),
+        "created_us": info.created_us,
+        "updated_us": info.updated_us,
+        "attention": info.attention,
+        "next_timer_us": info.next_timer_us,
+    })
+}
+
+/// What Python knows of a budget: steps, tokens, cost in millionths, seconds.
+pub type Limits = (Option<u64>, Option<u64>, Option<u64>, Option<f64>);
+
+pub fn budget((steps, tokens, cost_micros, wall): Limits) -> Budget {
     Budget {
         steps,
         tokens,
@@ -347,17 +425,8 @@ impl App {
         limit: usize,
     ) -> PyResult<Pending> {
         self.ask(py, move |app| async move {
-            const ALL: [Status; 6] = [
-                Status::Pending,
-                Status::Running,
-                Status::Checkpointed,
-                Status::Completed,
-                Status::Failed,
-                Status::Cancelled,
-            ];
-            let is_wanted = |known: &Status| status.contains(&known.to_string());
             let query = RunQuery {
-                status: ALL.into_iter().filter(is_wanted).collect(),
+                status: statuses(&status),
                 attention,
                 agent,
                 after: None,
@@ -365,18 +434,8 @@ impl App {
                 newest,
             };
             let runs = app.runs(&query).await?;
-            let runs = runs.into_iter().map(|info| {
-                json!({
-                    "run": info.run.name(),
-                    "agent": info.agent,
-                    "status": info.status.to_string(),
-                    "created_us": info.created_us,
-                    "updated_us": info.updated_us,
-                    "attention": info.attention,
-                    "next_timer_us": info.next_timer_us,
-                })
-            });
-            Ok(Some(json!(runs.collect::<Vec<_>>()).to_string()))
+            let runs: Vec<_> = runs.iter().map(info_json).collect();
+            Ok(Some(json!(runs).to_string()))
         })
     }
 
@@ -443,6 +502,24 @@ impl App {
             });
             Ok(Some(json!(all.collect::<Vec<_>>()).to_string()))
         })
+    }
+
+    /// What the runs that wait ask a person.
+    fn asks(&self, py: Python<'_>) -> PyResult<Pending> {
+        self.ask(py, crash::asks)
+    }
+
+    /// Leaves everything as a crash of the process would, and waits until nothing moves any more.
+    fn crash(&self, py: Python<'_>) -> PyResult<()> {
+        self.check(py)?;
+        let inner = self.inner().take();
+        py.detach(move || {
+            if let Some(Inner { app, runtime }) = inner {
+                drop(app);
+                runtime.shutdown_timeout(Duration::from_secs(5));
+            }
+        });
+        Ok(())
     }
 
     /// Closes the store; steps that are under way have so long to end.

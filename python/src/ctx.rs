@@ -6,11 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno::{Answer, BoxFuture, Ctx, Effect, Gate, Result, Retry};
+use dalsegno::{
+    Answer, BoxFuture, Ctx, Effect, Gate, IfChanged, Resource, Result, Retry, Turn, binding,
+};
 use pyo3::prelude::*;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::bell::Bell;
 use crate::failures::{self, FailureParts};
 use crate::link::{Link, PyStep};
 use crate::port::{Port, Said, Work};
@@ -22,19 +25,47 @@ pub struct PyCtx {
     port: Arc<Port>,
 }
 
-/// How a step is to be made.
-#[derive(FromPyObject)]
+/// How the steps of a tool are made.
+#[pyclass(frozen)]
 pub struct Manner {
     is_model: bool,
-    effect: String,
-    /// Attempts, first wait, factor, longest wait.
-    retry: (u64, f64, f64, f64),
-    timeout: Option<f64>,
+    effect: Effect,
+    retry: Retry,
+    timeout: Option<Duration>,
     probe: bool,
-    /// Whether a person has to approve, and for how long that is open and waited for.
-    approval: bool,
-    expires: Option<f64>,
-    wait: Option<f64>,
+    gate: Option<Gate>,
+}
+
+#[pymethods]
+impl Manner {
+    /// `retry` is attempts, first wait, factor, longest wait; `approval` for how long that is open and
+    /// waited for, if a person has to approve.
+    #[new]
+    fn new(
+        is_model: bool,
+        effect: &str,
+        retry: (u64, f64, f64, f64),
+        timeout: Option<f64>,
+        probe: bool,
+        approval: Option<(Option<f64>, Option<f64>)>,
+    ) -> Manner {
+        let (attempts, first, factor, longest) = retry;
+        Manner {
+            is_model,
+            effect: match effect {
+                "read_only" => Effect::ReadOnly,
+                "idempotent" => Effect::Idempotent,
+                _ => Effect::Once,
+            },
+            retry: Retry::times(attempts)
+                .first(seconds(first))
+                .factor(factor)
+                .at_most(seconds(longest)),
+            timeout: timeout.map(seconds),
+            probe,
+            gate: approval.map(|(expires, wait)| gate(expires, wait)),
+        }
+    }
 }
 
 type Value = Box<RawValue>;
@@ -61,12 +92,54 @@ impl PyCtx {
     where
         F: FnOnce(&Arc<Link>) -> BoxFuture<'static, Result<Value>>,
     {
+        self.step_within(py, hear, false, make)
+    }
+
+    /// The same; it may have a time limit.
+    fn step_within<F>(
+        &self,
+        py: Python<'_>,
+        hear: Option<Py<PyAny>>,
+        has_limit: bool,
+        make: F,
+    ) -> PyResult<PyStep>
+    where
+        F: FnOnce(&Arc<Link>) -> BoxFuture<'static, Result<Value>>,
+    {
         self.check(py)?;
-        let link = Link::new(&self.port, hear);
+        let link = Link::new(&self.port, hear, has_limit);
         let made = make(&link);
         let told = Arc::clone(&link);
         let future = Box::pin(async move { told.ended(made.await) });
         Ok(PyStep::new(link, future))
+    }
+}
+
+/// Something outside that a run depends on, as Python has it.
+#[derive(FromPyObject)]
+pub struct Held {
+    kind: String,
+    name: String,
+    detail: Option<String>,
+    if_changed: String,
+}
+
+impl Held {
+    fn resource(&self) -> Resource {
+        let (name, detail) = (&self.name, self.detail.as_deref());
+        let resource = match (self.kind.as_str(), detail) {
+            ("folder", _) => Resource::folder(name),
+            ("git", None) => Resource::git(name),
+            ("git", Some(branch)) => Resource::git_branch(name, branch),
+            ("url", _) => Resource::url(name),
+            ("custom", validator) => Resource::custom(validator.unwrap_or_default(), name),
+            _ => Resource::file(name),
+        };
+        resource.if_changed(match self.if_changed.as_str() {
+            "fail" => IfChanged::Fail,
+            "go_on" => IfChanged::GoOn,
+            _ => IfChanged::Attention,
+        })
     }
 }
 
@@ -108,6 +181,11 @@ impl PyCtx {
         self.port.unwind_with(call);
     }
 
+    /// By what its event loop is woken.
+    fn rings(&self, bell: &Bell) {
+        self.port.rings(Arc::clone(&bell.0));
+    }
+
     /// The code waits; `sure` if only for steps of the run.
     fn waits(&self, sure: bool) {
         let work = if sure { Work::Quiet } else { Work::Unsure };
@@ -117,7 +195,14 @@ impl PyCtx {
     /// The agent has returned.
     fn returned(&self, result: &str) -> PyResult<()> {
         let result = failures::raw(result)?;
-        self.port.say(Said::Return(Ok(result)));
+        self.port.say(Said::Return(Ok(Turn::Done(result))));
+        Ok(())
+    }
+
+    /// A turn of the agent has ended, and the next one is given this.
+    fn again(&self, given: &str) -> PyResult<()> {
+        let given = failures::raw(given)?;
+        self.port.say(Said::Return(Ok(Turn::Continue(given))));
         Ok(())
     }
 
@@ -127,9 +212,17 @@ impl PyCtx {
         self.port.say(Said::Return(Err(failure)));
     }
 
+    /// The agent's code is broken: a person has to mend it. In a replay that is how it ends.
+    fn broken(&self, what: &str, failure: FailureParts) {
+        match binding::is_replay(&self.ctx) {
+            true => self.failed(failure),
+            false => binding::broken(&self.ctx, what),
+        }
+    }
+
     /// The agent was interrupted, as by a crash.
-    fn interrupted(&self, why: String) {
-        self.port.say(Said::Interrupted(why));
+    fn interrupted(&self, why: &str) {
+        self.port.interrupt(why);
     }
 
     /// The last `finally` of the agent is done.
@@ -147,32 +240,22 @@ impl PyCtx {
         &self,
         py: Python<'_>,
         name: &str,
-        manner: Manner,
+        manner: &Manner,
         input: &str,
         hear: Option<Py<PyAny>>,
     ) -> PyResult<PyStep> {
         let input = failures::raw(input)?;
-        let effect = match manner.effect.as_str() {
-            "read_only" => Effect::ReadOnly,
-            "idempotent" => Effect::Idempotent,
-            _ => Effect::Once,
-        };
-        let (attempts, first, factor, longest) = manner.retry;
-        let retry = Retry::times(attempts)
-            .first(seconds(first))
-            .factor(factor)
-            .at_most(seconds(longest));
-        self.step(py, hear, |link| {
+        self.step_within(py, hear, manner.timeout.is_some(), |link| {
             let mut step = match manner.is_model {
                 true => self.ctx.model(name),
                 false => self.ctx.tool(name),
             };
-            step = step.effect(effect).input(&input).retry(retry);
+            step = step.effect(manner.effect).input(&input).retry(manner.retry);
             if let Some(limit) = manner.timeout {
-                step = step.timeout(seconds(limit));
+                step = step.timeout(limit);
             }
-            if manner.approval {
-                step = step.approval(gate(manner.expires, manner.wait));
+            if let Some(gate) = manner.gate {
+                step = step.approval(gate);
             }
             if manner.probe {
                 let link = Arc::clone(link);
@@ -313,6 +396,70 @@ impl PyCtx {
                 child = child.named(name);
             }
             Box::pin(async move { child.await })
+        })
+    }
+
+    /// What was said in a conversation before this turn: a list.
+    fn conversation(
+        &self,
+        py: Python<'_>,
+        name: String,
+        hear: Option<Py<PyAny>>,
+    ) -> PyResult<PyStep> {
+        let ctx = self.ctx.clone();
+        self.step(py, hear, |_| {
+            Box::pin(async move {
+                let said = ctx.conversation(&name).await?.messages();
+                value(&said.iter().map(|message| &**message).collect::<Vec<_>>())
+            })
+        })
+    }
+
+    /// Says something in a conversation.
+    fn message(
+        &self,
+        py: Python<'_>,
+        name: String,
+        message: &str,
+        hear: Option<Py<PyAny>>,
+    ) -> PyResult<PyStep> {
+        let (ctx, message) = (self.ctx.clone(), failures::raw(message)?);
+        self.step(py, hear, |_| {
+            Box::pin(async move {
+                let conversation = ctx.conversation(&name).await?;
+                value(&conversation.push(&ctx, &message).await?)
+            })
+        })
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn checkpoint(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        state: &str,
+        progress: Option<(u64, u64)>,
+        pinned: bool,
+        holding: Vec<Held>,
+        releasing: Vec<Held>,
+        hear: Option<Py<PyAny>>,
+    ) -> PyResult<PyStep> {
+        let state = failures::raw(state)?;
+        self.step(py, hear, |_| {
+            let mut checkpoint = self.ctx.checkpoint(name, &state);
+            if let Some((at, of)) = progress {
+                checkpoint = checkpoint.step(at, of);
+            }
+            if pinned {
+                checkpoint = checkpoint.pin();
+            }
+            for held in &holding {
+                checkpoint = checkpoint.holding(held.resource());
+            }
+            for held in &releasing {
+                checkpoint = checkpoint.releasing(held.resource());
+            }
+            Box::pin(async move { value(&checkpoint.await?) })
         })
     }
 

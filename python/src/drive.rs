@@ -13,12 +13,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use dalsegno::binding::{self, Outside};
-use dalsegno::{BoxFuture, Ctx, Failure, Result};
+use dalsegno::{Ctx, Failure, Result};
 use pyo3::prelude::*;
 use serde_json::value::RawValue;
 
 use crate::ctx::PyCtx;
-use crate::port::{Port, Said, Work};
+use crate::link::Link;
+use crate::port::{Port, Said, Turned, Work};
 
 /// What starts an agent's code, and which executions there are.
 pub struct Starter {
@@ -51,7 +52,7 @@ impl Starter {
         agent: Arc<str>,
         ctx: Ctx,
         input: Box<RawValue>,
-    ) -> Result<Box<RawValue>> {
+    ) -> Result<Turned> {
         let port = Port::new(&ctx);
         if !binding::is_replay(&ctx)
             && let Some(before) = self.succeed(ctx.run_id(), &port)
@@ -64,7 +65,7 @@ impl Starter {
             port: Arc::clone(&port),
             steps: Vec::new(),
         };
-        let started = Python::try_attach(|py| {
+        let started = crate::gate::attach(|py| {
             let given = PyCtx::new(ctx.clone(), &port);
             let started = self.start.call1(py, (&*agent, given, input.get()));
             started.map(drop).map_err(|e| e.to_string())
@@ -89,19 +90,22 @@ impl Starter {
 struct Drive {
     ctx: Ctx,
     port: Arc<Port>,
-    steps: Vec<(u64, BoxFuture<'static, ()>)>,
+    steps: Vec<(u64, Arc<Link>)>,
     outside: Option<Outside>,
 }
 
 impl Drive {
     /// Does what Python has said; what the agent came to, if it has ended.
-    fn obey(&mut self) -> Option<Result<Box<RawValue>, Failure>> {
+    fn obey(&mut self) -> Option<Result<Turned, Failure>> {
         for said in self.port.take() {
             match said {
-                Said::Begin(number, future) => self.steps.push((number, future)),
-                Said::LetGo(number) => self.steps.retain(|(known, _)| *known != number),
+                Said::Drive(number, link) => self.steps.push((number, link)),
+                Said::LetGo(number) => {
+                    for (_, link) in self.steps.extract_if(.., |(known, _)| *known == number) {
+                        drop(link.take());
+                    }
+                }
                 Said::Return(returned) => return Some(returned),
-                Said::Interrupted(why) => binding::interrupt(&self.ctx, &why),
             }
         }
         None
@@ -109,7 +113,7 @@ impl Drive {
 }
 
 impl Future for Drive {
-    type Output = Result<Box<RawValue>>;
+    type Output = Result<Turned>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -117,9 +121,9 @@ impl Future for Drive {
             if let Some(returned) = this.obey() {
                 return Poll::Ready(returned);
             }
-            let mut poll = |step: &mut (u64, BoxFuture<'static, ()>)| step.1.as_mut().poll(context);
-            this.steps.retain_mut(|step| poll(step).is_pending());
-            let Some(work) = this.port.settle(context.waker()) else {
+            this.steps
+                .retain(|(_, link)| link.poll(context).is_pending());
+            let Some((work, ran)) = this.port.settle(context.waker()) else {
                 continue;
             };
             match (work, this.outside.is_some()) {
@@ -127,6 +131,7 @@ impl Future for Drive {
                 (Work::Quiet | Work::Unsure, true) => this.outside = None,
                 _ => {}
             }
+            drop(ran);
             return Poll::Pending;
         }
     }

@@ -51,6 +51,10 @@ pub fn misuse(why: &str) -> Failure {
     binding::failure(FailureKind::Misuse, Certainty::Terminal, why, None)
 }
 
+pub fn failed(why: &str) -> Failure {
+    binding::failure(FailureKind::Failed, Certainty::Unknown, why, None)
+}
+
 /// JSON that Python has written.
 pub fn raw(json: &str) -> PyResult<Box<RawValue>> {
     RawValue::from_string(json.to_owned())
@@ -77,6 +81,9 @@ pub fn problem(error: &Error) -> Problem {
         Error::NotInDoubt { run, .. } => ("NotInDoubt", words, of(run), None),
         Error::Fork { run, .. } | Error::NoSuchEvent { run, .. } => {
             ("ForkError", words, of(run), None)
+        }
+        Error::NotTaken { run, .. } | Error::Refused { run, .. } => {
+            ("NotTaken", words, of(run), None)
         }
         Error::AgentNotFound { .. } => ("AgentNotFound", words, None, None),
         Error::Encoding { .. } => ("NotSerialisable", words, None, None),

@@ -8,21 +8,29 @@
 //! |---|---|
 //! | `port.rs` | one execution of an agent: what Python and the driver tell each other |
 //! | `link.rs` | one step: what Python is told, and what it answers |
+//! | `bell.rs` | wakes an event loop from any thread |
 //! | `drive.rs` | the future that an agent in Python is to the engine |
 //! | `ctx.rs` | the steps that an agent can make |
 //! | `app.rs`, `pending.rs` | the open store, and waiting for what is asked of it |
+//! | `remote.rs` | orders for runs that another process has |
+//! | `crash.rs` | a process that dies, for tests |
+//! | `gate.rs` | the way into the interpreter, which is shut before that ends |
 //! | `failures.rs` | failures and errors on their way to Python and back |
 //!
 //! Invariants: nobody waits for the interpreter's lock with a lock of ours in hand, and nobody waits
 //! for anything else with the interpreter's lock in hand.
 
 mod app;
+mod bell;
+mod crash;
 mod ctx;
 mod drive;
 mod failures;
+mod gate;
 mod link;
 mod pending;
 mod port;
+mod remote;
 
 use pyo3::prelude::*;
 
@@ -31,9 +39,15 @@ use pyo3::prelude::*;
 fn _dalsegno(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<app::App>()?;
     module.add_class::<ctx::PyCtx>()?;
+    module.add_class::<bell::Bell>()?;
+    module.add_class::<crash::Crash>()?;
+    module.add_class::<ctx::Manner>()?;
     module.add_class::<link::PyStep>()?;
     module.add_class::<link::PyCall>()?;
     module.add_class::<pending::Pending>()?;
     module.add_function(wrap_pyfunction!(app::open, module)?)?;
+    module.add_class::<remote::PyRemote>()?;
+    module.add_function(wrap_pyfunction!(remote::open_remote, module)?)?;
+    module.add_function(wrap_pyfunction!(gate::shut, module)?)?;
     Ok(())
 }

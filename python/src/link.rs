@@ -5,21 +5,33 @@
 //! driver             polls the library's step ────┘           ▼ ─────────┘         ▼ ──────────┘
 //! ```
 //!
-//! Invariant: an answer counts only for the question that was asked last. The function of a step that
-//! took too long may still be running when the next attempt begins.
+//! A step is *here* at first: the code's own thread polls it, so that one which is recorded, or needs
+//! no disk, never changes threads. It stays here to wait for the disk: on a thread for a moment, in an
+//! event loop until a bell wakes that. What waits for anything else, or has a time limit, is handed
+//! over to the driver, and stays there.
+//!
+//! Invariants: an answer counts only for the question that was asked last; the function of a step that
+//! took too long may still be running when the next attempt begins. A step is polled here only while
+//! the driver knows that the code runs: else the run may be leaving memory. Nobody waits for a step
+//! that is being polled with the interpreter's lock in hand.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use dalsegno::{BoxFuture, Call, Ctx, Failure, Probe, Result};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use serde_json::value::RawValue;
 
 use crate::ctx::PyCtx;
 use crate::failures::{self, FailureParts};
-use crate::port::{Port, Work};
+use crate::port::{Port, Said, Work};
+
+/// So long a step waits for the disk before it is handed over.
+const HERE_AT_MOST: Duration = Duration::from_millis(5);
 
 /// What Python is told.
 pub enum Told {
@@ -46,6 +58,10 @@ pub struct Link {
     port: Arc<Port>,
     /// What to call, on any thread, when there is something to hear; `None` for who waits on a thread.
     hear: Option<Py<PyAny>>,
+    /// It races with a time, which the driver has to be woken by.
+    has_limit: bool,
+    /// The library's step, until it has ended or the run was left.
+    step: Mutex<Option<BoxFuture<'static, ()>>>,
     state: Mutex<State>,
     told: Condvar,
 }
@@ -56,13 +72,23 @@ struct State {
     asked: u64,
     answer: Option<Answer>,
     is_unwound: bool,
+    /// By which its port knows it, once it was begun.
+    number: Option<u64>,
+    /// It is polled by the code's own thread.
+    is_here: bool,
+    /// It is here, and has to be polled.
+    is_woken: bool,
+    /// It is here, and waits for more than the disk.
+    waits_for_run: bool,
 }
 
 impl Link {
-    pub fn new(port: &Arc<Port>, hear: Option<Py<PyAny>>) -> Arc<Link> {
+    pub fn new(port: &Arc<Port>, hear: Option<Py<PyAny>>, has_limit: bool) -> Arc<Link> {
         Arc::new(Link {
             port: Arc::clone(port),
             hear,
+            has_limit,
+            step: Mutex::default(),
             state: Mutex::default(),
             told: Condvar::new(),
         })
@@ -72,24 +98,180 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(self: &Arc<Self>, told: Told) {
         self.port.tells();
-        self.state().told.push_back(told);
-        match &self.hear {
-            None => self.told.notify_all(),
+        let is_here = {
+            let mut state = self.state();
+            state.told.push_back(told);
+            state.is_here
+        };
+        if is_here {
+            // Who polls it hears it.
+            return;
+        }
+        self.notify();
+    }
+
+    /// Wakes who is to hear something.
+    fn notify(self: &Arc<Self>) {
+        match (&self.hear, self.port.bell()) {
+            (None, _) => self.told.notify_all(),
+            (Some(_), Some(bell)) => bell.ring(Arc::clone(self)),
             // If the interpreter is gone, so is who would hear.
-            Some(hear) => drop(Python::try_attach(|py| hear.call0(py))),
+            (Some(hear), None) => drop(crate::gate::attach(|py| hear.call0(py))),
+        }
+    }
+
+    /// Tells who waits on the loop, which is where this is.
+    pub fn wake_ear(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.hear {
+            Some(hear) => hear.call_method0(py, intern!(py, "wake")).map(drop),
+            None => Ok(()),
         }
     }
 
     /// The run was left.
     pub fn unwind(&self) {
+        drop(self.take());
         self.state().is_unwound = true;
         self.told.notify_all();
     }
 
+    fn step(&self) -> MutexGuard<'_, Option<BoxFuture<'static, ()>>> {
+        self.step.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be polled. To be dropped without a lock of ours: that looks at the run.
+    pub fn take(&self) -> Option<BoxFuture<'static, ()>> {
+        self.step().take()
+    }
+
+    /// Polls the step, once.
+    pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut step = self.step();
+        let polled = match step.as_mut() {
+            Some(future) => future.as_mut().poll(context),
+            None => Poll::Ready(()),
+        };
+        let ended = polled.is_ready().then(|| step.take());
+        drop(step);
+        drop(ended);
+        polled
+    }
+
+    /// Polls the step on the thread of the code.
+    fn poll_here(self: &Arc<Self>) {
+        let _runtime = self.port.runtime.enter();
+        let waker = Waker::from(Arc::new(Wakes(Arc::downgrade(self))));
+        let polled = self.poll(&mut Context::from_waker(&waker));
+        let waits_for_run = polled.is_pending() && self.port.waits_for_run(&waker);
+        self.state().waits_for_run = waits_for_run;
+    }
+
+    /// Begins, if it is not begun: here, if the driver knows that the code runs.
+    fn begin(self: &Arc<Self>, waits: bool) {
+        if self.state().number.is_some() {
+            return;
+        }
+        let Some((number, is_running)) = self.port.enter(self) else {
+            self.unwind();
+            return;
+        };
+        {
+            let mut state = self.state();
+            state.number = Some(number);
+            state.is_here = is_running;
+        }
+        match is_running {
+            false => self.hand_over(waits),
+            true => {
+                self.poll_here();
+                let is_probe = matches!(self.state().told.front(), Some(Told::Probe(..)));
+                if self.has_limit || is_probe {
+                    self.hand_over(false);
+                }
+            }
+        }
+    }
+
+    /// Has it driven from now on. With `waits` the whole agent does nothing but wait for it.
+    fn hand_over(self: &Arc<Self>, waits: bool) {
+        let number = {
+            let mut state = self.state();
+            state.is_here = false;
+            state.number
+        };
+        if let Some(number) = number {
+            self.port.drive(number, self, waits);
+        }
+    }
+
+    /// What there is to hear, waiting for it on this thread.
+    ///
+    /// The run's own lock is never asked for with ours in hand: it wakes us with its lock in hand.
+    fn next(self: &Arc<Self>) -> Told {
+        self.begin(true);
+        let begun = Instant::now();
+        let is_still = |state: &mut State| state.told.is_empty() && !state.is_unwound;
+        loop {
+            let (is_here, is_woken, waits_for_run) = {
+                let mut state = self.state();
+                if state.is_unwound {
+                    return Told::Unwind;
+                }
+                if let Some(told) = state.told.pop_front() {
+                    drop(state);
+                    self.port.hears();
+                    return told;
+                }
+                let is_woken = std::mem::take(&mut state.is_woken);
+                (state.is_here, is_woken, state.waits_for_run)
+            };
+            if !is_here {
+                // The agent has nothing to do but to hear of this step.
+                self.port.works(Work::Quiet);
+                drop(self.told.wait_while(self.state(), is_still));
+            } else if is_woken {
+                self.poll_here();
+            } else if waits_for_run || begun.elapsed() > HERE_AT_MOST {
+                self.hand_over(true);
+            } else {
+                let is_still = |state: &mut State| is_still(state) && !state.is_woken;
+                drop(
+                    self.told
+                        .wait_timeout_while(self.state(), HERE_AT_MOST, is_still),
+                );
+            }
+        }
+    }
+
+    /// The same without waiting; `None` if there is nothing.
+    fn look(self: &Arc<Self>) -> Option<Told> {
+        self.begin(false);
+        if std::mem::take(&mut self.state().is_woken) {
+            self.port.goes_on();
+            self.poll_here();
+        }
+        let (told, is_here, waits_for_run) = {
+            let mut state = self.state();
+            match state.is_unwound {
+                true => return Some(Told::Unwind),
+                false => (state.told.pop_front(), state.is_here, state.waits_for_run),
+            }
+        };
+        match &told {
+            Some(_) => self.port.hears(),
+            // The loop is woken when it is on disk. What waits for anything else, the driver has to know of.
+            None if is_here && (waits_for_run || self.port.bell().is_none()) => {
+                self.hand_over(false);
+            }
+            None => {}
+        }
+        told
+    }
+
     /// Asks Python something, and waits for the answer.
-    async fn ask(&self, ask: impl FnOnce(u64) -> Told) -> Answer {
+    async fn ask(self: &Arc<Self>, ask: impl FnOnce(u64) -> Told) -> Answer {
         let asked = {
             let mut state = self.state();
             state.asked += 1;
@@ -106,7 +288,7 @@ impl Link {
     }
 
     /// Has the function of the step called.
-    pub async fn execute(&self, call: Call) -> Result<Box<RawValue>> {
+    pub async fn execute(self: &Arc<Self>, call: Call) -> Result<Box<RawValue>> {
         match self.ask(|asked| Told::Execute(asked, call)).await {
             Answer::Done(done) => done,
             Answer::Probed(_) => Err(failures::misuse("a probe answered for its step")),
@@ -114,7 +296,7 @@ impl Link {
     }
 
     /// Has the function of a plan step called.
-    pub async fn inside(&self, ctx: Ctx) -> Result<Box<RawValue>> {
+    pub async fn inside(self: &Arc<Self>, ctx: Ctx) -> Result<Box<RawValue>> {
         match self.ask(|asked| Told::Inside(asked, ctx)).await {
             Answer::Done(done) => done,
             Answer::Probed(_) => Err(failures::misuse("a probe answered for its step")),
@@ -122,7 +304,7 @@ impl Link {
     }
 
     /// Has the probe called.
-    pub async fn probe(&self, call: Call) -> Result<Probe<Box<RawValue>>> {
+    pub async fn probe(self: &Arc<Self>, call: Call) -> Result<Probe<Box<RawValue>>> {
         match self.ask(|asked| Told::Probe(asked, call)).await {
             Answer::Probed(probe) => Ok(probe),
             Answer::Done(Err(failure)) => Err(failure),
@@ -131,7 +313,7 @@ impl Link {
     }
 
     /// Says what the step came to.
-    pub fn ended(&self, ended: Result<Box<RawValue>>) {
+    pub fn ended(self: &Arc<Self>, ended: Result<Box<RawValue>>) {
         self.tell(Told::Ended(ended));
     }
 
@@ -142,8 +324,38 @@ impl Link {
                 return;
             }
             state.answer = Some(answer);
+            if state.is_here {
+                state.is_woken = true;
+                return;
+            }
         }
         self.port.answered();
+    }
+}
+
+/// Wakes who waits for a step on its own thread.
+struct Wakes(Weak<Link>);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        if let Some(link) = self.0.upgrade() {
+            let is_here = {
+                let mut state = link.state();
+                state.is_woken = true;
+                state.is_here
+            };
+            if is_here {
+                link.notify();
+            }
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(number) = self.state().number {
+            self.port.forget(number);
+        }
     }
 }
 
@@ -151,17 +363,12 @@ impl Link {
 #[pyclass(frozen, name = "Step")]
 pub struct PyStep {
     link: Arc<Link>,
-    begin: Mutex<Option<BoxFuture<'static, ()>>>,
-    number: Mutex<Option<u64>>,
 }
 
 impl PyStep {
     pub fn new(link: Arc<Link>, future: BoxFuture<'static, ()>) -> PyStep {
-        PyStep {
-            link,
-            begin: Mutex::new(Some(future)),
-            number: Mutex::new(None),
-        }
+        *link.step() = Some(future);
+        PyStep { link }
     }
 }
 
@@ -201,54 +408,15 @@ impl PyCall {
 
 #[pymethods]
 impl PyStep {
-    /// Has the step driven; `False` if the run was left. With `waits` the agent does nothing else.
-    fn begin(&self, waits: bool) -> bool {
-        let lock = |slot: &Mutex<Option<u64>>, number| {
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = number;
-        };
-        let future = {
-            let mut begin = self.begin.lock().unwrap_or_else(PoisonError::into_inner);
-            begin.take()
-        };
-        let Some(future) = future else { return false };
-        let number = self.link.port.begin(&self.link, future, waits);
-        lock(&self.number, number);
-        number.is_some()
-    }
-
-    /// What there is to hear, waiting for it: a tuple whose first item says what it is.
+    /// What there is to hear, waiting for it: a tuple whose first item says what it is. Begins it first.
     fn hear<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let told = py.detach(|| {
-            let mut state = self.link.state();
-            loop {
-                if state.is_unwound {
-                    return Told::Unwind;
-                }
-                if let Some(told) = state.told.pop_front() {
-                    self.link.port.hears();
-                    return told;
-                }
-                // The agent has nothing to do but to hear of this step.
-                self.link.port.works(Work::Quiet);
-                let waited = self.link.told.wait(state);
-                state = waited.unwrap_or_else(PoisonError::into_inner);
-            }
-        });
+        let told = py.detach(|| self.link.next());
         self.to_python(py, told)
     }
 
     /// The same without waiting; `None` if there is nothing.
     fn heard<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let told = {
-            let mut state = self.link.state();
-            match state.is_unwound {
-                true => Some(Told::Unwind),
-                false => state.told.pop_front(),
-            }
-        };
-        if !matches!(told, None | Some(Told::Unwind)) {
-            self.link.port.hears();
-        }
+        let told = py.detach(|| self.link.look());
         told.map(|told| self.to_python(py, told)).transpose()
     }
 
@@ -278,18 +446,32 @@ impl PyStep {
     }
 
     /// Nobody waits for the step any more.
-    fn let_go(&self) {
-        let future = {
-            let mut begin = self.begin.lock().unwrap_or_else(PoisonError::into_inner);
-            begin.take()
+    fn let_go(&self, py: Python<'_>) {
+        py.detach(|| {
+            let (number, is_here) = {
+                let state = self.link.state();
+                (state.number, state.is_here)
+            };
+            match number {
+                // The driver may be polling it, and waiting for the interpreter.
+                Some(number) if !is_here => {
+                    self.link.port.say(Said::LetGo(number));
+                }
+                _ => drop(self.link.take()),
+            }
+        });
+    }
+}
+
+impl Drop for PyStep {
+    fn drop(&mut self) {
+        // The step knows its link. The driver lets go of what it drives by itself.
+        let is_driven = {
+            let state = self.link.state();
+            state.number.is_some() && !state.is_here
         };
-        drop(future);
-        let number = {
-            let mut number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
-            number.take()
-        };
-        if let Some(number) = number {
-            self.link.port.say(crate::port::Said::LetGo(number));
+        if !is_driven {
+            drop(self.link.take());
         }
     }
 }
@@ -297,15 +479,21 @@ impl PyStep {
 impl PyStep {
     fn to_python<'py>(&self, py: Python<'py>, told: Told) -> PyResult<Bound<'py, PyTuple>> {
         match told {
-            Told::Execute(asked, call) => ("execute", asked, PyCall(call)).into_pyobject(py),
-            Told::Probe(asked, call) => ("probe", asked, PyCall(call)).into_pyobject(py),
+            Told::Execute(asked, call) => {
+                (intern!(py, "execute"), asked, PyCall(call)).into_pyobject(py)
+            }
+            Told::Probe(asked, call) => {
+                (intern!(py, "probe"), asked, PyCall(call)).into_pyobject(py)
+            }
             Told::Inside(asked, ctx) => {
                 let ctx = PyCtx::new(ctx, &self.link.port);
-                ("inside", asked, ctx).into_pyobject(py)
+                (intern!(py, "inside"), asked, ctx).into_pyobject(py)
             }
-            Told::Ended(Ok(result)) => ("done", result.get()).into_pyobject(py),
-            Told::Ended(Err(failure)) => ("failed", failures::parts(&failure)).into_pyobject(py),
-            Told::Unwind => ("unwind",).into_pyobject(py),
+            Told::Ended(Ok(result)) => (intern!(py, "done"), result.get()).into_pyobject(py),
+            Told::Ended(Err(failure)) => {
+                (intern!(py, "failed"), failures::parts(&failure)).into_pyobject(py)
+            }
+            Told::Unwind => (intern!(py, "unwind"),).into_pyobject(py),
         }
     }
 }

@@ -50,7 +50,7 @@ impl Slot {
         self.answered.notify_all();
         if let Some(then) = then {
             // If the interpreter is gone, so is who waits.
-            Python::try_attach(|py| drop(then.call0(py)));
+            crate::gate::attach(|py| drop(then.call0(py)));
         }
     }
 }
@@ -85,23 +85,43 @@ impl Drop for Told {
     }
 }
 
+impl Pending {
+    /// Waits for a while; whether it is answered.
+    fn wait_for(&self, py: Python<'_>, time: Duration) -> PyResult<bool> {
+        let is_answered = py.detach(|| {
+            let state = self.0.state();
+            let wait = |state: &mut State| state.answer.is_none();
+            let waited = self.0.answered.wait_timeout_while(state, time, wait);
+            let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            state.answer.is_some()
+        });
+        if !is_answered {
+            py.check_signals()?;
+        }
+        Ok(is_answered)
+    }
+
+    /// The same as `wait`; `None` if that is pointless.
+    pub fn wait_unless<'py>(
+        &self,
+        py: Python<'py>,
+        is_pointless: impl Fn() -> bool,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        while !self.wait_for(py, LOOK_EVERY / 20)? {
+            if is_pointless() {
+                return Ok(None);
+            }
+        }
+        self.answer(py).map(Some)
+    }
+}
+
 #[pymethods]
 impl Pending {
     /// The answer, waited for: `(None, JSON)`, or the name of an exception and what it says.
-    pub fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        loop {
-            let is_answered = py.detach(|| {
-                let state = self.0.state();
-                let wait = |state: &mut State| state.answer.is_none();
-                let waited = self.0.answered.wait_timeout_while(state, LOOK_EVERY, wait);
-                let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-                state.answer.is_some()
-            });
-            if is_answered {
-                return self.answer(py);
-            }
-            py.check_signals()?;
-        }
+    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        while !self.wait_for(py, LOOK_EVERY)? {}
+        self.answer(py)
     }
 
     /// Calls something, on any thread, when the answer is there.

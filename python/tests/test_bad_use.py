@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextvars
 import sys
 import threading
@@ -98,7 +99,7 @@ def test_what_is_no_exception_is_no_outcome_and_the_run_goes_on_later(opened: Op
 
 
 @dalsegno.agent
-def threaded(copied: bool) -> str:
+def threaded(how: str) -> str:
     caught: list[str] = []
 
     def beside() -> None:
@@ -107,16 +108,63 @@ def threaded(copied: bool) -> str:
         except dalsegno.BadUse as e:
             caught.append(str(e))
 
-    context = contextvars.copy_context()
-    thread = threading.Thread(target=(lambda: context.run(beside)) if copied else beside)
-    thread.start()
-    thread.join()
+    if how == "pool":
+        POOL.submit(beside).result()
+    else:
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=(lambda: context.run(beside)) if how == "copied" else beside)
+        thread.start()
+        thread.join()
     return caught[0] if caught else "a plain call"
 
 
-def test_a_run_used_from_another_thread(opened: Open) -> None:
-    assert "used from another thread than its own" in opened(threaded).run(threaded, "r", True)
+POOL = concurrent.futures.ThreadPoolExecutor(1)
+
+
+@pytest.mark.parametrize("how", ["copied", "thread", "pool"])
+def test_a_run_used_from_another_thread(opened: Open, how: str) -> None:
+    assert "used from another thread than its own" in opened(threaded).run(threaded, "r", how)
     assert LOG == []
+    # The pool is not the run's: what others do there is a plain call.
+    assert POOL.submit(look, "y").result() == "y"
+    LOG.clear()
+
+
+@dalsegno.agent
+def misspelt(sound: bool) -> str:
+    look("x")
+    if not MENDED:
+        return misspelled  # type: ignore[name-defined,no-any-return]  # noqa: F821
+    return "mended"
+
+
+MENDED: list[bool] = []
+
+
+def test_a_mistake_in_the_code_does_not_end_the_run(opened: Open) -> None:
+    MENDED.clear()
+    app = opened(misspelt)
+    with pytest.raises(dalsegno.NeedsAttention, match=r"name 'misspelled' is not defined \(test_bad_use\.py:\d+\)"):
+        app.run(misspelt, "r", True)
+    MENDED.append(True)
+    app.clear_attention("r")
+    assert app.get("r").result() == "mended"
+    assert len(LOG) == 1
+
+
+@dalsegno.tool(effect="read_only")
+def broken_tool() -> str:
+    return misspelled  # type: ignore[name-defined,no-any-return]  # noqa: F821
+
+
+@dalsegno.agent
+def uses_broken_tool() -> str:
+    return broken_tool()
+
+
+def test_a_mistake_in_a_tool_is_its_failure(opened: Open) -> None:
+    with pytest.raises(dalsegno.RunFailed, match="misspelled"):
+        opened(uses_broken_tool).run(uses_broken_tool, "r")
 
 
 def one(n: int) -> int:

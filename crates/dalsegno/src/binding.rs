@@ -9,7 +9,9 @@
 //! code out of order: code that runs outside may come to anything next.
 
 use std::sync::Arc;
+use std::task::Waker;
 
+use crate::attention::{Attention, AttentionKind};
 use crate::ctx::Ctx;
 use crate::failure::{Certainty, Failure, FailureKind};
 use crate::run::{Run, Stopped};
@@ -48,6 +50,12 @@ pub fn wake(ctx: &Ctx) {
     ctx.run.state().wake();
 }
 
+/// Whether who was polled with this waker waits for something to come to the run, or for its turn, and
+/// not just for the disk: then the run's own future has to poll it, which decides whether it is idle.
+pub fn waits_for_run(ctx: &Ctx, waker: &Waker) -> bool {
+    ctx.run.state().kept(waker) > 0
+}
+
 /// Whether a run is only read, to be replayed.
 pub fn is_replay(ctx: &Ctx) -> bool {
     ctx.run.is_replay()
@@ -57,6 +65,15 @@ pub fn is_replay(ctx: &Ctx) -> bool {
 /// record when it is taken up again.
 pub fn interrupt(ctx: &Ctx, why: &str) {
     drop(ctx.run.stop(Stopped::Store(why.to_owned())));
+}
+
+/// The agent's code is broken, as one in Rust that panics: a person has to mend it, and the run goes on
+/// from its record then.
+pub fn broken(ctx: &Ctx, what: &str) {
+    let reason =
+        format!("the agent's code raised {what}: mend it, then clear the attention to go on");
+    let attention = Attention::new(AttentionKind::Panic, reason);
+    drop(ctx.run.stop(Stopped::Attention(attention)));
 }
 
 /// A failure of any sort, at a step if one is given: as it was, when it has been through a language

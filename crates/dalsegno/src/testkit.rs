@@ -38,6 +38,7 @@ mod world;
 
 pub use crash::{Broken, CrashEverywhere, Report};
 pub use executor::SimRuntime;
-pub use person::{Ask, Reply};
+pub use person::{Ask, Reply, asks};
 pub use schedule::Schedule;
+pub use store::MortalStore;
 pub use world::World;

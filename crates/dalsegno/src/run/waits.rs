@@ -84,8 +84,10 @@ impl Drop for Active {
         if self.once {
             state.active_once = state.active_once.saturating_sub(1);
         }
-        // Who decides whether the run is idle has to look again; and who waits for its turn.
-        if !state.polling || state.journal.order.wants_more {
+        // Who decides whether the run is idle has to look again, unless code outside is at work,
+        // whose end is told; and who waits for its turn, or for a run that stops.
+        let may_be_idle = !state.polling && state.outside == 0;
+        if may_be_idle || state.stopped.is_some() || state.journal.order.wants_more {
             state.wake();
         }
         drop(state);

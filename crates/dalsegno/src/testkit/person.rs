@@ -90,7 +90,8 @@ pub(crate) async fn look(app: Dalsegno, person: Person, world: World) -> Result<
     Ok(answers)
 }
 
-fn asks(run: &str, journal: &Journal) -> Vec<Ask> {
+/// What a run asks a person.
+pub fn asks(run: &str, journal: &Journal) -> Vec<Ask> {
     let run = run.to_owned();
     if let Some(step) = journal.in_doubt() {
         let (step, key) = (step.to_string(), journal.key_of(step));

@@ -20,7 +20,7 @@ struct Moments {
 
 impl Schedule {
     /// A process is started. It dies at its nth moment from 0, or not at all.
-    pub(crate) fn begin_life(&self, dies_at: Option<u64>) {
+    pub fn begin_life(&self, dies_at: Option<u64>) {
         let mut moments = self.moments();
         moments.count = 0;
         moments.dead = false;
@@ -42,7 +42,8 @@ impl Schedule {
         }
     }
 
-    fn passes(&self, name: impl FnOnce() -> String) -> bool {
+    /// A moment passes. Whether the process is dead now.
+    pub fn passes(&self, name: impl FnOnce() -> String) -> bool {
         let mut moments = self.moments();
         if moments.dead {
             return true;

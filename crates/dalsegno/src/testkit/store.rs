@@ -6,9 +6,12 @@ use dalsegno_store::{
 
 use super::Schedule;
 
+/// A store of a process that may die.
 #[derive(Debug)]
-pub(crate) struct MortalStore {
+pub struct MortalStore {
+    /// What it is without that.
     pub store: LocalStore,
+    /// When it dies.
     pub schedule: Schedule,
 }
 
