@@ -11,6 +11,7 @@
 //! | `drive.rs` | the future that an agent in Python is to the engine |
 //! | `ctx.rs` | the steps that an agent can make |
 //! | `app.rs`, `pending.rs` | the open store, and waiting for what is asked of it |
+//! | `streams.rs` | streams that a module keeps for itself |
 //! | `failures.rs` | failures and errors on their way to Python and back |
 //!
 //! Invariants: nobody waits for the interpreter's lock with a lock of ours in hand, and nobody waits
@@ -23,6 +24,7 @@ mod failures;
 mod link;
 mod pending;
 mod port;
+mod streams;
 
 use pyo3::prelude::*;
 
@@ -34,6 +36,8 @@ fn _dalsegno(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::PyStep>()?;
     module.add_class::<link::PyCall>()?;
     module.add_class::<pending::Pending>()?;
+    module.add_class::<streams::Streams>()?;
+    module.add_class::<streams::Asked>()?;
     module.add_function(wrap_pyfunction!(app::open, module)?)?;
     Ok(())
 }
