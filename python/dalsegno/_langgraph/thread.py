@@ -96,7 +96,7 @@ class Thread:
             if last is None:
                 if self.low <= 1:
                     return None
-                yield from self._back(1)
+                yield from self._back()
                 continue
             if last.seq not in self.gone:
                 if last.newer is None:
@@ -114,7 +114,7 @@ class Thread:
     def find(self, ns: str, id: str) -> Asking[Put | None]:
         """A checkpoint by its id."""
         while (ns, id) not in self.puts and self.low > 1:
-            yield from self._back(1)
+            yield from self._back()
         put = self.puts.get((ns, id))
         return None if put is None or put.seq in self.gone else put
 
@@ -128,7 +128,7 @@ class Thread:
     def complete(self) -> Asking[None]:
         """Reads all that there is; and ends what a crash has interrupted."""
         while self.low > 1:
-            yield from self._back(1)
+            yield from self._back()
         if self._unerased:
             yield self._streams.erase(self.stream, sorted(self._unerased))
             yield from self.follow()
@@ -137,9 +137,12 @@ class Thread:
         """All checkpoints that are known and not deleted."""
         return [put for put in list(self.puts.values()) if put.seq not in self.gone]
 
-    def _back(self, wanted: int) -> Asking[None]:
+    def _back(self, wanted: int | None = None) -> Asking[None]:
+        """Reads on backwards: a page, each larger than the last; or up to where something is."""
         low = self.low
-        begin = max(1, min(low - self._page, wanted if low - wanted < _LAST_PAGE else low))
+        begin = max(1, low - self._page)
+        if wanted is not None:
+            begin = max(wanted, low - _LAST_PAGE, 1)
         self._page = min(self._page * 4, _LAST_PAGE)
         events: list[Event] = yield self._streams.read(self.stream, begin, low - begin)
         with self._lock:
