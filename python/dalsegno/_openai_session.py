@@ -207,4 +207,4 @@ class DalsegnoSession:
             events: list[Event] = yield self._streams.read(self._stream, begin, _PAGE)
             items += [seq for seq, kind, _, _ in events if kind == "item" and seq < head]
         if items:
-            yield self._streams.forget(self._stream, items)
+            yield self._streams.forget(self._stream, None, items)

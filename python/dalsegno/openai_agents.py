@@ -33,6 +33,7 @@ from agents.tool_context import ToolContext
 from openai.types.responses import Response, ResponseCompletedEvent
 from pydantic import BaseModel, TypeAdapter
 
+from ._errors import BadUse
 from ._frames import PLACE, Frame, current_call
 from ._openai_session import DalsegnoSession
 from ._scopes import SCOPE, Effect, Manner, Scope, current, here, inside, step
@@ -42,6 +43,15 @@ __all__ = ["DalsegnoSession", "DurableModel", "DurableProvider", "DurableRunner"
 
 _RESPONSE: TypeAdapter[ModelResponse] = TypeAdapter(ModelResponse)
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
+_AT_THE_PROVIDER = (
+    agents.CodeInterpreterTool,
+    agents.FileSearchTool,
+    agents.HostedMCPTool,
+    agents.ImageGenerationTool,
+    agents.ToolSearchTool,
+    agents.WebSearchTool,
+)
+"""Tools that the provider of the model uses: what they do is a part of its answer."""
 _MANNER = "__dalsegno_manner__"
 _ASKED = Manner(effect="read_only")
 
@@ -144,8 +154,13 @@ def function_tool(
 
 
 def _durable_tool(tool: Tool) -> Tool:
-    if not isinstance(tool, FunctionTool) or getattr(tool, "__dalsegno_durable__", False):
+    if isinstance(tool, _AT_THE_PROVIDER) or getattr(tool, "__dalsegno_durable__", False):
         return tool
+    if not isinstance(tool, FunctionTool):
+        raise BadUse(
+            f"tool {tool.name!r} of the Agents SDK works in this process, and its calls cannot be made steps: "
+            "give the agent a function tool instead"
+        )
     manner: Manner = getattr(tool, _MANNER, Manner())
     call_it = tool.on_invoke_tool
 
@@ -197,7 +212,7 @@ def durable(agent: Agent[Any]) -> Agent[Any]:
     if made is not None and made[0]() is agent and _same(agent, made[1]):
         return made[1]
     copy = agent.clone()
-    setattr(copy, "__dalsegno_durable__", True)  # noqa: B010
+    copy.__class__ = _durable_class(type(agent))
     # Known before its handoffs are looked at: they may lead back to it.
     key = id(agent)
     _MADE[key] = (weakref.ref(agent, lambda _: _MADE.pop(key, None)), copy)
@@ -207,6 +222,21 @@ def durable(agent: Agent[Any]) -> Agent[Any]:
         copy.model = _durable_model(agent.model)
     setattr(copy, "__dalsegno_made_from__", _parts(agent))  # noqa: B010
     return copy
+
+
+_CLASSES: dict[type[Agent[Any]], type[Agent[Any]]] = {}
+
+
+def _durable_class(of: type[Agent[Any]]) -> type[Agent[Any]]:
+    """The class of durable agents: what MCP servers offer is durable, too."""
+    if of in _CLASSES:
+        return _CLASSES[of]
+
+    async def get_mcp_tools(self: Agent[Any], run_context: Any) -> list[Tool]:
+        return [_durable_tool(tool) for tool in await of.get_mcp_tools(self, run_context)]
+
+    more = {"__dalsegno_durable__": True, "get_mcp_tools": get_mcp_tools}
+    return _CLASSES.setdefault(of, type(of.__name__, (of,), more))
 
 
 _MADE: dict[int, tuple[weakref.ref[Agent[Any]], Agent[Any]]] = {}

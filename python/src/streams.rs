@@ -107,15 +107,8 @@ impl Streams {
     ) -> PyResult<Asked> {
         self.ask(py, move |app| async move {
             let events = events.into_iter().map(new_event).collect();
-            let mut append = Append::to(named(&stream)?, events);
-            append.expected = expected;
-            let appended = match app.store().append(vec![append]).await {
-                Err(e) if e.is_conflict() && expected.is_some() => return Ok(Got::Head(None)),
-                appended => appended?,
-            };
-            app.store().durable(appended.position).await?;
-            let head = appended.heads.first().map(|head| head.sequence);
-            Ok(Got::Head(Some(head.unwrap_or_default())))
+            let head = durably(&app, &named(&stream)?, expected, events).await?;
+            Ok(Got::Head(head))
         })
     }
 
@@ -145,18 +138,28 @@ impl Streams {
         })
     }
 
-    /// Forgets the bytes of events: when it answers, they are gone from the store.
-    fn forget(&self, py: Python<'_>, stream: String, sequences: Vec<u64>) -> PyResult<Asked> {
+    /// Forgets the bytes of events: when it answers, they are gone from the store. The answer is
+    /// nothing, and nothing is forgotten, if the stream is not where it was expected.
+    fn forget(
+        &self,
+        py: Python<'_>,
+        stream: String,
+        expected: Option<u64>,
+        sequences: Vec<u64>,
+    ) -> PyResult<Asked> {
         self.ask(py, move |app| async move {
             let stream = named(&stream)?;
-            let mut said_at = Vec::new();
-            for some in sequences.chunks(FORGET_LIMIT) {
+            let says = |some: &[u64]| {
                 let some = some.iter().map(|sequence| Value::Number(*sequence));
                 let fields = Fields::new().with(FORGOTTEN, Value::List(some.collect()));
-                let event = NewEvent::new(Kind::MemoryForgotten).with_fields(fields);
-                said_at.push(durably(&app, &stream, event).await?);
+                NewEvent::new(Kind::MemoryForgotten).with_fields(fields)
+            };
+            let events: Vec<NewEvent> = sequences.chunks(FORGET_LIMIT).map(says).collect();
+            let count = events.len() as u64;
+            match durably(&app, &stream, expected, events).await? {
+                Some(head) => erase(&app, &stream, (head + 1 - count..=head).collect()).await,
+                None => Ok(Got::Head(None)),
             }
-            erase(&app, &stream, said_at).await
         })
     }
 
@@ -261,21 +264,27 @@ fn told(event: &Event) -> Told {
 async fn erase(app: &Dalsegno, stream: &StreamId, said_at: Vec<u64>) -> Result<Got, Error> {
     for said_at in said_at {
         app.store().erase_forgotten(stream, said_at).await?;
-        durably(
-            app,
-            stream,
-            new_event((ERASED.to_owned(), said_at.to_string(), None)),
-        )
-        .await?;
+        let event = new_event((ERASED.to_owned(), said_at.to_string(), None));
+        durably(app, stream, None, vec![event]).await?;
     }
-    Ok(Got::Head(None))
+    Ok(Got::Head(Some(0)))
 }
 
-async fn durably(app: &Dalsegno, stream: &StreamId, event: NewEvent) -> Result<u64, Error> {
-    let append = Append::to(stream.clone(), vec![event]);
-    let appended = app.store().append(vec![append]).await?;
+/// Appends, and waits until it is durable: the new head, or nothing if the stream is elsewhere.
+async fn durably(
+    app: &Dalsegno,
+    stream: &StreamId,
+    expected: Option<u64>,
+    events: Vec<NewEvent>,
+) -> Result<Option<u64>, Error> {
+    let mut append = Append::to(stream.clone(), events);
+    append.expected = expected;
+    let appended = match app.store().append(vec![append]).await {
+        Err(e) if e.is_conflict() && expected.is_some() => return Ok(None),
+        appended => appended?,
+    };
     app.store().durable(appended.position).await?;
-    Ok(appended.heads.first().map_or(0, |head| head.sequence))
+    Ok(appended.heads.first().map(|head| head.sequence))
 }
 
 /// The bytes of a payload, if they are there: somebody may just have forgotten them.

@@ -20,6 +20,7 @@ from langgraph_worker import at, counting
 from test_postgres import database  # noqa: F401
 from typing_extensions import TypedDict
 
+import dalsegno
 from dalsegno import _dalsegno
 from dalsegno.langgraph import DalsegnoSaver
 
@@ -109,6 +110,34 @@ def test_what_is_deleted_leaves_the_disk(tmp_path: Path) -> None:
             assert found is not None
             assert len(found.checkpoint["channel_values"]["messages"]) == 60
         assert saver.get_tuple(at("deleted")) is None
+
+
+def test_deleting_under_who_goes_on(tmp_path: Path) -> None:
+    with dalsegno.open(tmp_path / "store") as app:
+        first, second = DalsegnoSaver(app), DalsegnoSaver(app)
+        converse(first, 10)
+        found = first.get_tuple(at("1"))
+        assert found is not None
+        second.delete_thread("1")
+        # As a graph does that was at work: the next checkpoint behind the one that it has read.
+        checkpoint = {**found.checkpoint, "id": found.checkpoint["id"] + "x"}
+        first.put(found.config, checkpoint, {"step": 9}, {})  # type: ignore[arg-type]
+        for saver in (first, second, DalsegnoSaver(app)):
+            again = saver.get_tuple(at("1"))
+            assert again is not None
+            assert again.checkpoint["channel_values"] == found.checkpoint["channel_values"]
+            assert len(list(saver.list(at("1")))) == 1
+
+
+def test_deleting_very_much(tmp_path: Path) -> None:
+    with dalsegno.open(tmp_path / "store") as app:
+        saver = DalsegnoSaver(app)
+        thread = saver._keeper.thread("1")
+        asked = saver._keeper.streams.append(thread.stream, None, [("value", "", bytes(2000))] * 9000)
+        assert asked.pending.wait()[0] is None
+        saver.delete_thread("1")
+        assert len(thread.gone & set(range(1, 9001))) == 9000
+        assert thread.head == 9000 + 3 + 3
 
 
 class Counting:

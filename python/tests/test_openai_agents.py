@@ -14,13 +14,17 @@ from agents import (
     Agent,
     InputGuardrail,
     InputGuardrailTripwireTriggered,
+    LocalShellTool,
     OpenAIChatCompletionsModel,
     RunConfig,
     Runner,
     function_tool,
     set_tracing_disabled,
 )
+from agents.mcp import MCPServer
 from agents.memory import Session
+from mcp.types import CallToolResult, TextContent
+from mcp.types import Tool as McpTool
 from openai import AsyncOpenAI
 from openai_agents_worker import polite
 from openai_server import Asked, Call, Reply, Server
@@ -139,6 +143,57 @@ def test_guardrails_and_plain_tools(place: Path) -> None:
         assert BOOKED == ["Rome"]
         assert app.replay("kind").same
         assert app.replay("rude").same
+
+
+class Archive(MCPServer):
+    """A server of the Model Context Protocol, in this process."""
+
+    @property
+    def name(self) -> str:
+        return "archive"
+
+    async def connect(self) -> None:
+        pass
+
+    async def cleanup(self) -> None:
+        pass
+
+    async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[McpTool]:
+        schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+        return [McpTool(name="book", description="Books.", input_schema=schema)]
+
+    async def call_tool(self, tool_name: str, arguments: dict[str, Any] | None, meta: Any = None) -> CallToolResult:
+        BOOKED.append((arguments or {})["city"])
+        return CallToolResult(content=[TextContent(type="text", text="booked by MCP")])
+
+    async def list_prompts(self) -> Any:
+        raise NotImplementedError
+
+    async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
+        raise NotImplementedError
+
+
+@dalsegno.agent
+async def with_mcp(request: str) -> str:
+    return str((await Runner.run(simple("clerk", mcp_servers=[Archive()]), request)).final_output)
+
+
+@dalsegno.agent
+async def with_a_shell(request: str) -> str:
+    shell = LocalShellTool(executor=lambda request: "never")
+    return str((await Runner.run(simple("clerk", tools=[shell]), request)).final_output)
+
+
+def test_mcp_servers_and_tools_that_cannot_be_steps(place: Path) -> None:
+    BOOKED.clear()
+    with Server(book_script).running() as server, dalsegno.open(place, agents=[with_mcp, with_a_shell]) as app:
+        _Setup.url = server.url
+        assert "booked by MCP" in app.run(with_mcp, "r", "please")
+        assert app.replay("r").same
+        assert BOOKED == ["Rome"]
+        assert "call_tool" not in str(app.why("r"))
+        with pytest.raises(dalsegno.RunFailed, match="cannot be made steps"):
+            app.run(with_a_shell, "s", "please")
 
 
 def test_outside_of_a_run_it_is_the_sdk(tmp_path: Path) -> None:

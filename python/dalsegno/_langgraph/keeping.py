@@ -6,6 +6,7 @@ or nothing.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -57,18 +58,20 @@ class Keeper:
         self.streams = streams
         self._threads: OrderedDict[str, Thread] = OrderedDict()
         self._sealed = values.Sealed()
+        self._lock = threading.Lock()
 
     def thread(self, thread_id: str) -> Thread:
         return self._thread(stream_name(PREFIX, thread_id), thread_id)
 
     def _thread(self, stream: str, thread_id: str | None) -> Thread:
-        found = self._threads.get(stream)
-        if found is None:
-            found = self._threads.setdefault(stream, Thread(self.streams, stream, thread_id))
-        self._threads.move_to_end(stream)
-        while len(self._threads) > _THREADS_KEPT:
-            self._threads.popitem(last=False)
-        return found
+        with self._lock:
+            found = self._threads.get(stream)
+            if found is None:
+                found = self._threads[stream] = Thread(self.streams, stream, thread_id)
+            self._threads.move_to_end(stream)
+            while len(self._threads) > _THREADS_KEPT:
+                self._threads.popitem(last=False)
+            return found
 
     def threads(self) -> Asking[list[Thread]]:
         """All there are."""
@@ -93,11 +96,15 @@ class Keeper:
         yield from thread.follow()
         known = (yield from self._refs_of(thread, ns, parent)) if parent else {}
         id = checkpoint["id"]
-        refs, new = self._new_refs(serde, (thread.stream, ns), checkpoint, new_versions, known)
         without_values = {key: value for key, value in checkpoint.items() if key != "channel_values"}
-        record = CheckpointRecord(serde.dumps_typed(without_values), serde.dumps_typed(metadata), refs)
-        packed = records.pack_checkpoint(record)
+        dumped = serde.dumps_typed(without_values), serde.dumps_typed(metadata)
+        refs: dict[str, Ref] | None = None
         while True:
+            if refs is None or any(ref.seq in thread.gone for ref in refs.values()):
+                # The first time; or somebody has just deleted a value that was there.
+                known = {channel: ref for channel, ref in known.items() if ref.seq not in thread.gone}
+                refs, new = self._new_refs(serde, (thread.stream, ns), checkpoint, new_versions, known)
+                packed = records.pack_checkpoint(CheckpointRecord(*dumped, refs))
             newest = yield from thread.newest(ns)
             if is_next and parent is not None and newest is not None and newest.id != parent:
                 raise Superseded(
@@ -289,11 +296,13 @@ class Keeper:
                 newest[ns] = yield from target.newest(ns)
             events: list[tuple[str, str, bytes | None]] = []
             for seq, data in zip(some, raw, strict=True):
+                if data is None:
+                    raise _Gone(f"thread {source_id!r} was deleted, or is damaged, while it was copied")
                 at = target.head + 1 + len(events)
                 moved[seq] = at
                 if seq in puts:
                     put = puts[seq]
-                    record = records.unpack_checkpoint(_there(data, source, put), seq)
+                    record = records.unpack_checkpoint(data, seq)
                     there = {name: ref._replace(seq=_moved(ref.seq, moved)) for name, ref in record.refs.items()}
                     packed = records.pack_checkpoint(record._replace(refs=there))
                     first = min((moved[s] for s in source.writes.get((put.ns, put.id), ()) if s in moved), default=None)

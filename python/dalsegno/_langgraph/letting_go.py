@@ -68,12 +68,19 @@ def _made_from(keeper: Keeper, serde: SerializerProtocol, thread: Thread, put: P
 
 
 def _keep_only(keeper: Keeper, thread: Thread, stays: Callable[[Put], bool]) -> Asking[None]:
+    while not (yield from _kept_only(keeper, thread, stays)):
+        # Somebody has written to the thread in between: what they wrote may need what was to go.
+        pass
+
+
+def _kept_only(keeper: Keeper, thread: Thread, stays: Callable[[Put], bool]) -> Asking[bool]:
+    """Whether it was done."""
     yield from thread.follow()
     yield from thread.complete()
     live = thread.live()
     kept = [put for put in live if stays(put)]
     if live and len(kept) == len(live):
-        return
+        return True
     needed = {put.seq for put in kept}
     records = yield from keeper.records(thread, kept)
     for put, record in records.items():
@@ -83,7 +90,9 @@ def _keep_only(keeper: Keeper, thread: Thread, stays: Callable[[Put], bool]) -> 
     of_checkpoints = {put.seq for put in live}
     of_writes = {seq for seqs in thread.writes.values() for seq in seqs}
     going = (of_checkpoints | of_writes | thread.values | thread.replaced) - needed - thread.gone
-    if going:
-        thread.refs.clear()
-        yield keeper.streams.forget(thread.stream, sorted(going))
-        yield from thread.follow()
+    if not going:
+        return True
+    done: int | None = yield keeper.streams.forget(thread.stream, thread.head, sorted(going))
+    thread.refs.clear()
+    yield from thread.follow()
+    return done is not None
