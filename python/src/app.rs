@@ -180,7 +180,7 @@ impl App {
     }
 
     /// Asks something of the store.
-    fn ask<F, Fut>(&self, py: Python<'_>, ask: F) -> PyResult<Pending>
+    pub(crate) fn ask<F, Fut>(&self, py: Python<'_>, ask: F) -> PyResult<Pending>
     where
         F: FnOnce(Dalsegno) -> Fut,
         Fut: Future<Output = Result<Option<String>, Error>> + Send + 'static,

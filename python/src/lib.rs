@@ -15,6 +15,7 @@
 //! | `remote.rs` | orders for runs that another process has |
 //! | `crash.rs` | a process that dies, for tests |
 //! | `gate.rs` | the way into the interpreter, which is shut before that ends |
+//! | `streams.rs` | streams that a module keeps for itself |
 //! | `failures.rs` | failures and errors on their way to Python and back |
 //!
 //! Invariants: nobody waits for the interpreter's lock with a lock of ours in hand, and nobody waits
@@ -31,6 +32,7 @@ mod link;
 mod pending;
 mod port;
 mod remote;
+mod streams;
 
 use pyo3::prelude::*;
 
@@ -45,6 +47,8 @@ fn _dalsegno(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::PyStep>()?;
     module.add_class::<link::PyCall>()?;
     module.add_class::<pending::Pending>()?;
+    module.add_class::<streams::Streams>()?;
+    module.add_class::<streams::Asked>()?;
     module.add_function(wrap_pyfunction!(app::open, module)?)?;
     module.add_class::<remote::PyRemote>()?;
     module.add_function(wrap_pyfunction!(remote::open_remote, module)?)?;
