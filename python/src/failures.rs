@@ -23,7 +23,7 @@ pub fn parts(failure: &Failure) -> FailureParts {
 
 /// As the library has it.
 pub fn from_parts((kind, certainty, message, step): FailureParts) -> Failure {
-    const KINDS: [FailureKind; 10] = [
+    const KINDS: [FailureKind; 11] = [
         FailureKind::Failed,
         FailureKind::TimedOut,
         FailureKind::Panicked,
@@ -34,6 +34,7 @@ pub fn from_parts((kind, certainty, message, step): FailureParts) -> Failure {
         FailureKind::TooLarge,
         FailureKind::Encoding,
         FailureKind::Misuse,
+        FailureKind::Ended,
     ];
     const CERTAINTIES: [Certainty; 3] =
         [Certainty::Unknown, Certainty::NotDone, Certainty::Terminal];
