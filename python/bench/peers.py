@@ -8,7 +8,8 @@
 | `step` | one durable step after the other in one run: its outcome is on disk before the code goes on |
 | `many` | 64 runs at once, time for each step of them |
 | `resume` | from opening to the first new step of a run with 5,000 finished ones, whose process was killed |
-| `bytes` | what is on disk of a conversation of 400 messages of 2 KB, where a model is asked after each second one |
+| `bytes` | what is on disk of a conversation of 400 messages of 2 KB, where a model is asked after each second one; |
+| `allocated` | ours with the 16 MiB that a segment of the log has from its beginning |
 
 Each measure of each system is a process of its own; rounds are interleaved. `raw` is a write over a file of the same
 bytes and an fdatasync. SQLite is as the peers open it: `synchronous=FULL` for both, with `journal_mode=delete` by DBOS
@@ -52,6 +53,8 @@ SYSTEMS = [
     "langgraph-sqlite",
     "langgraph-postgres",
 ]
+LEASE_SECONDS = 2.0
+"""So long a run on a shared store is not taken over from a process that is dead. That is waited for, not measured."""
 MARKS: list[float] = []
 
 try:
@@ -132,11 +135,12 @@ def dalsegno(kind: str, place: str, is_loop: bool) -> float | None:
             chat.append(f"{len(chat)} " + "y" * BYTES)
             chat.append(ask(chat))
 
-    if is_loop and kind not in ("step", "resume"):
+    if is_loop and kind not in ("step", "build", "resume"):
         return None
     agents: list[Any] = [steps, turns, talk]
     begun = time.perf_counter()
-    with d.open(place, agents, durability=0.02 if kind in ("build", "resume") else "strict") as app:
+    durability: Any = 0.02 if kind in ("build", "resume") else "strict"
+    with d.open(place, agents, durability=durability, lease=LEASE_SECONDS) as app:
         if kind == "bytes":
             app.run(talk, "talk")
             return None
@@ -365,6 +369,11 @@ def on_disk(folder: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in files)
 
 
+def written(folder: Path) -> int:
+    """Without what a segment has for later: it is made of 16 MiB of zeros, so that a sync has only bytes to write."""
+    return sum(len(path.read_bytes().rstrip(b"\0")) for path in folder.rglob("*") if path.is_file())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
@@ -383,7 +392,7 @@ def main() -> None:
             for kind in options.only:
                 for turn in range(options.rounds if kind in ("step", "many") else 1):
                     for system in options.systems:
-                        value = one(python, system, kind, folder, f"{system}-{kind}-{turn}", make)
+                        value = one(python, system, kind, folder, f"{system}-{kind}-{turn}", make, found)
                         if value is not None:
                             found.setdefault((kind, system), []).append(value)
                             print(f"  {kind} {system} {value:.6g}", file=sys.stderr, flush=True)
@@ -392,14 +401,14 @@ def main() -> None:
     sync = statistics.median(found.get(("step", "raw"), [float("nan")]))
     for (kind, system), values in found.items():
         middle = statistics.median(values)
-        if kind == "bytes":
-            print(f"{kind:8} {system:20} {middle / 1e6:10.2f} MB")
+        if kind in ("bytes", "allocated"):
+            print(f"{kind:9} {system:20} {middle / 1e6:10.2f} MB")
         else:
             ratio = f"{middle / sync:8.2f} fdatasyncs" if kind != "resume" else ""
-            print(f"{kind:8} {system:20} {1e3 * middle:10.3f} ms {ratio}")
+            print(f"{kind:9} {system:20} {1e3 * middle:10.3f} ms {ratio}")
 
 
-def one(python: str, system: str, kind: str, folder: Path, name: str, make: Any) -> float | None:
+def one(python: str, system: str, kind: str, folder: Path, name: str, make: Any, found: Any) -> float | None:
     database = name.replace("-", "_")
     if system.endswith("postgres"):
         if make is None:
@@ -416,6 +425,8 @@ def one(python: str, system: str, kind: str, folder: Path, name: str, make: Any)
         if system == "raw":
             return None
         child(python, system, "build", place)
+        if system == "dalsegno-postgres":
+            time.sleep(LEASE_SECONDS + 1)
         return child(python, system, "resume", place)
     if kind == "bytes" and (system in ("raw", "dalsegno-loop")):
         return None
@@ -423,6 +434,9 @@ def one(python: str, system: str, kind: str, folder: Path, name: str, make: Any)
     value = child(python, system, kind, place)
     if kind != "bytes":
         return value
+    if system == "dalsegno-folder":
+        found["allocated", system] = [float(on_disk(folder / name))]
+        return float(written(folder / name))
     return float(make.size(database) - before if system.endswith("postgres") else on_disk(folder / name))
 
 

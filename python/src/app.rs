@@ -163,7 +163,7 @@ async fn look_at(look: Arc<Py<PyAny>>, name: String) -> dalsegno::Result<Option<
     let asked = move || {
         crate::gate::attach(|py| {
             let found = look.call1(py, (name,))?;
-            found.extract::<Option<String>>(py).map_err(PyErr::from)
+            found.extract::<Option<String>>(py)
         })
     };
     match tokio::task::spawn_blocking(asked).await {
