@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno::{Answer, BoxFuture, Ctx, Effect, Gate, Result, Retry};
+use dalsegno::{Answer, BoxFuture, Ctx, Effect, Gate, Result, Retry, binding};
 use pyo3::prelude::*;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -95,6 +95,12 @@ impl PyCtx {
     #[getter]
     fn run(&self) -> &str {
         self.ctx.run_id()
+    }
+
+    /// Whether the run is only read, to be replayed: nothing is to be done outside of steps either.
+    #[getter]
+    fn is_replay(&self) -> bool {
+        binding::is_replay(&self.ctx)
     }
 
     /// Whether the run was left: nothing that its code does counts any more.

@@ -19,6 +19,7 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
+import dalsegno
 from dalsegno.langgraph import DalsegnoSaver, Superseded
 
 Durability = Literal["sync", "async", "exit"]
@@ -307,3 +308,36 @@ def test_who_was_overtaken_is_refused(place: Path) -> None:
     assert now[-2:] == ["fast", "to fast"]
     went_on, _ = asyncio.run(main(allow_forks=True))
     assert went_on["messages"][-1].content == "to slow"
+
+
+@dalsegno.tool(effect="read_only")
+def look_up(what: str) -> str:
+    CALLS.append(what)
+    return f"<{what}>"
+
+
+@dalsegno.agent
+def plain_agent(what: str) -> list[str]:
+    builder = StateGraph(Order)
+    builder.add_node("first", lambda state: {"log": [look_up(state["what"])]})
+    builder.add_node("second", lambda state: {"log": [look_up("more")]})
+    builder.add_edge(START, "first")
+    builder.add_edge("first", "second")
+    graph: Any = builder.compile(checkpointer=SAVERS[-1])
+    return list(graph.invoke({"what": what, "log": []}, at("1"))["log"])
+
+
+SAVERS: list[DalsegnoSaver] = []
+
+
+def test_a_graph_in_a_plain_agent(place: Path) -> None:
+    with dalsegno.open(place, agents=[plain_agent]) as app:
+        SAVERS.append(DalsegnoSaver(app))
+        assert app.run(plain_agent, "r", "tea") == ["<tea>", "<more>"]
+        checkpoints = len(list(SAVERS[-1].list(at("1"))))
+        assert app.replay("r").same
+        assert len(list(SAVERS[-1].list(at("1")))) == checkpoints
+        assert app.run(plain_agent, "s", "cake") == ["<tea>", "<more>", "<cake>", "<more>"]
+        assert app.replay("r").same
+        assert app.replay("s").same
+        assert CALLS == ["tea", "more", "cake", "more"]
