@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -308,6 +310,33 @@ def test_who_was_overtaken_is_refused(place: Path) -> None:
     assert now[-2:] == ["fast", "to fast"]
     went_on, _ = asyncio.run(main(allow_forks=True))
     assert went_on["messages"][-1].content == "to slow"
+
+
+def test_an_interrupt_is_answered_once(saver: DalsegnoSaver) -> None:
+    both = threading.Barrier(2)
+
+    def ask(state: Order) -> dict[str, Any]:
+        said = interrupt("well?")
+        both.wait(30)
+        return {"log": [f"said {said}"]}
+
+    builder = StateGraph(Order)
+    builder.add_node("ask", ask)
+    builder.add_edge(START, "ask")
+    graph: Any = builder.compile(checkpointer=saver)
+    graph.invoke({"what": "tea", "log": []}, at("1"), durability="sync")
+
+    def resume(said: str) -> Any:
+        try:
+            return graph.invoke(Command(resume=said), at("1"), durability="sync")["log"]
+        except Superseded as e:
+            return e
+
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(resume, ["yes", "no"]))
+    refused = [end for end in ended if isinstance(end, Superseded)]
+    assert len(refused) == 1
+    assert graph.get_state(at("1")).values["log"] in ended
 
 
 @dalsegno.tool(effect="read_only")
