@@ -27,7 +27,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from ._app import App
-from ._frames import frame
+from ._frames import PLACE, Frame, frame
 from ._langgraph import letting_go
 from ._langgraph.keeping import SEEN, Keeper, Superseded
 from ._streams import Asking, Place, awaited, wait
@@ -92,7 +92,7 @@ class DalsegnoSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Puts a checkpoint behind the one that the config names."""
-        wait(self._put(config, checkpoint, metadata, new_versions))
+        wait(_unless_replayed(self._put(config, checkpoint, metadata, new_versions)))
         return _config(config, checkpoint["id"])
 
     async def aput(
@@ -103,7 +103,7 @@ class DalsegnoSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """As :meth:`put`."""
-        await awaited(self._put(config, checkpoint, metadata, new_versions))
+        await awaited(_unless_replayed(self._put(config, checkpoint, metadata, new_versions)))
         return _config(config, checkpoint["id"])
 
     def _put(
@@ -123,13 +123,13 @@ class DalsegnoSaver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Puts what a task has written, for the checkpoint that the config names."""
-        wait(self._put_writes(config, writes, task_id, task_path))
+        wait(_unless_replayed(self._put_writes(config, writes, task_id, task_path)))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """As :meth:`put_writes`."""
-        await awaited(self._put_writes(config, writes, task_id, task_path))
+        await awaited(_unless_replayed(self._put_writes(config, writes, task_id, task_path)))
 
     def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -234,35 +234,35 @@ class DalsegnoSaver(BaseCheckpointSaver[Any]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Deletes a thread. It is gone from the disk when this returns."""
-        wait(letting_go.delete_thread(self._keeper, str(thread_id)))
+        wait(_unless_replayed(letting_go.delete_thread(self._keeper, str(thread_id))))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """As :meth:`delete_thread`."""
-        await awaited(letting_go.delete_thread(self._keeper, str(thread_id)))
+        await awaited(_unless_replayed(letting_go.delete_thread(self._keeper, str(thread_id))))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Deletes what runs of LangGraph have put, in all threads."""
-        wait(letting_go.delete_for_runs(self._keeper, run_ids))
+        wait(_unless_replayed(letting_go.delete_for_runs(self._keeper, run_ids)))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """As :meth:`delete_for_runs`."""
-        await awaited(letting_go.delete_for_runs(self._keeper, run_ids))
+        await awaited(_unless_replayed(letting_go.delete_for_runs(self._keeper, run_ids)))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Deletes the past of threads: all but the newest checkpoint of each namespace, and what that is made from."""
-        wait(letting_go.prune(self._keeper, self.serde, thread_ids, strategy))
+        wait(_unless_replayed(letting_go.prune(self._keeper, self.serde, thread_ids, strategy)))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """As :meth:`prune`."""
-        await awaited(letting_go.prune(self._keeper, self.serde, thread_ids, strategy))
+        await awaited(_unless_replayed(letting_go.prune(self._keeper, self.serde, thread_ids, strategy)))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copies a thread. What is the same is stored once."""
-        wait(self._keeper.copy(str(source_thread_id), str(target_thread_id)))
+        wait(_unless_replayed(self._keeper.copy(str(source_thread_id), str(target_thread_id))))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """As :meth:`copy_thread`."""
-        await awaited(self._keeper.copy(str(source_thread_id), str(target_thread_id)))
+        await awaited(_unless_replayed(self._keeper.copy(str(source_thread_id), str(target_thread_id))))
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """The version after this one: the next number; of a thread that comes from another saver, as that has them."""
@@ -270,6 +270,13 @@ class DalsegnoSaver(BaseCheckpointSaver[Any]):
             number, _, _ = current.partition(".")
             return f"{int(number) + 1:032}.{0:016}"
         return 1 if current is None else current + 1
+
+
+def _unless_replayed(asking: Asking[None]) -> Asking[None]:
+    """Does something, but not when a run is only tried against its record: that changes nothing."""
+    place = PLACE.get()
+    if not (isinstance(place, Frame) and place.ctx.is_replay):
+        yield from asking
 
 
 def _thread(config: RunnableConfig) -> tuple[str, str]:

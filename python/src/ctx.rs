@@ -170,6 +170,12 @@ impl PyCtx {
         self.ctx.run_id()
     }
 
+    /// Whether the run is only read, to be replayed: nothing is to be done outside of steps either.
+    #[getter]
+    fn is_replay(&self) -> bool {
+        binding::is_replay(&self.ctx)
+    }
+
     /// Whether the run was left: nothing that its code does counts any more.
     #[getter]
     fn is_left(&self) -> bool {

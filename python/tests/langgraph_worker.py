@@ -109,7 +109,10 @@ def in_a_run(place: str, what: str) -> None:
     with dalsegno.open(place, agents=[researcher]) as app:
         SAVERS.append(DalsegnoSaver(app))
         print(*app.run(researcher, what, what), sep=",", flush=True)
+        # To replay changes nothing, in the thread of the graph neither.
+        before = [found.checkpoint["id"] for found in SAVERS[-1].list(at("1"))]
         assert app.replay(what).same
+        assert [found.checkpoint["id"] for found in SAVERS[-1].list(at("1"))] == before
 
 
 def delete(place: str) -> None:

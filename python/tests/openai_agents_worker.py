@@ -55,7 +55,10 @@ async def weather(city: str) -> str:
     return f"sunny in {city}"
 
 
-@openai_agents.function_tool(effect="idempotent")
+BOOK_EFFECT: Any = os.environ.get("BOOK_EFFECT", "idempotent")
+
+
+@openai_agents.function_tool(effect=BOOK_EFFECT)
 def book(city: str) -> str:
     """Books a flight."""
     log(f"book {city}")
@@ -102,6 +105,8 @@ APPS: list[dalsegno.App] = []
 def main() -> None:
     with dalsegno.open(PLACE, agents=[travel]) as app:
         APPS.append(app)
+        if "RESOLVE" in os.environ:
+            app.resolve(WHAT, os.environ["RESOLVE"], "happened", "booked Rome by hand", by="ann")
         print("result", app.run(travel, WHAT, WHAT, "of Ann"), flush=True)
         assert app.replay(WHAT).same
         session = DalsegnoSession("of Ann", app)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +21,7 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
+import dalsegno
 from dalsegno.langgraph import DalsegnoSaver, Superseded
 
 Durability = Literal["sync", "async", "exit"]
@@ -307,3 +310,63 @@ def test_who_was_overtaken_is_refused(place: Path) -> None:
     assert now[-2:] == ["fast", "to fast"]
     went_on, _ = asyncio.run(main(allow_forks=True))
     assert went_on["messages"][-1].content == "to slow"
+
+
+def test_an_interrupt_is_answered_once(saver: DalsegnoSaver) -> None:
+    both = threading.Barrier(2)
+
+    def ask(state: Order) -> dict[str, Any]:
+        said = interrupt("well?")
+        both.wait(30)
+        return {"log": [f"said {said}"]}
+
+    builder = StateGraph(Order)
+    builder.add_node("ask", ask)
+    builder.add_edge(START, "ask")
+    graph: Any = builder.compile(checkpointer=saver)
+    graph.invoke({"what": "tea", "log": []}, at("1"), durability="sync")
+
+    def resume(said: str) -> Any:
+        try:
+            return graph.invoke(Command(resume=said), at("1"), durability="sync")["log"]
+        except Superseded as e:
+            return e
+
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(resume, ["yes", "no"]))
+    refused = [end for end in ended if isinstance(end, Superseded)]
+    assert len(refused) == 1
+    assert graph.get_state(at("1")).values["log"] in ended
+
+
+@dalsegno.tool(effect="read_only")
+def look_up(what: str) -> str:
+    CALLS.append(what)
+    return f"<{what}>"
+
+
+@dalsegno.agent
+def plain_agent(what: str) -> list[str]:
+    builder = StateGraph(Order)
+    builder.add_node("first", lambda state: {"log": [look_up(state["what"])]})
+    builder.add_node("second", lambda state: {"log": [look_up("more")]})
+    builder.add_edge(START, "first")
+    builder.add_edge("first", "second")
+    graph: Any = builder.compile(checkpointer=SAVERS[-1])
+    return list(graph.invoke({"what": what, "log": []}, at("1"))["log"])
+
+
+SAVERS: list[DalsegnoSaver] = []
+
+
+def test_a_graph_in_a_plain_agent(place: Path) -> None:
+    with dalsegno.open(place, agents=[plain_agent]) as app:
+        SAVERS.append(DalsegnoSaver(app))
+        assert app.run(plain_agent, "r", "tea") == ["<tea>", "<more>"]
+        checkpoints = len(list(SAVERS[-1].list(at("1"))))
+        assert app.replay("r").same
+        assert len(list(SAVERS[-1].list(at("1")))) == checkpoints
+        assert app.run(plain_agent, "s", "cake") == ["<tea>", "<more>", "<cake>", "<more>"]
+        assert app.replay("r").same
+        assert app.replay("s").same
+        assert CALLS == ["tea", "more", "cake", "more"]

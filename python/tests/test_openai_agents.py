@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -56,10 +57,12 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def spawn(place: Path, server: Server, api: str, way: str, dies_at: int) -> tuple[int, str, str]:
+def spawn(place: Path, server: Server, api: str, way: str, dies_at: int, **more: str) -> tuple[int, str, str]:
     log = place.with_name("log")
     command = [sys.executable, WORKER, place, server.url, api, way, log, "go", dies_at]
-    process = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+    process = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=60, env={**os.environ, **more}
+    )
     return process.returncode, process.stdout, process.stderr
 
 
@@ -99,6 +102,21 @@ def test_not_killed(tmp_path: Path, server: Server) -> None:
     assert sorted(log) == ["begin go", "book Rome", "weather Bonn", "weather Oslo", "weather Rome"]
     assert len(server.asked) == 7
     assert "session 12\n" in out
+
+
+def test_a_tool_in_doubt_is_not_called_again(tmp_path: Path, server: Server) -> None:
+    place = tmp_path / "store"
+    assert spawn(place, server, "chat", "whole", 5, BOOK_EFFECT="once")[0] == -9
+    for _ in range(2):
+        status, out, err = spawn(place, server, "chat", "whole", 0, BOOK_EFFECT="once")
+        assert (status, out) == (1, "")
+        assert "InDoubt" in err
+        assert "book b1#1" in err
+    status, out, err = spawn(place, server, "chat", "whole", 0, BOOK_EFFECT="once", RESOLVE="book b1#1")
+    assert status == 0, err
+    assert "result done: booked Rome by hand\n" in out
+    assert (tmp_path / "log").read_text().splitlines().count("book Rome") == 1
+    assert len(server.asked) == 7
 
 
 class _Setup:

@@ -145,6 +145,22 @@ def test_a_model_that_fails_is_tried_again_and_then_fails(place: Path) -> None:
         assert app.replay("r").same
 
 
+@dalsegno.agent
+async def streaming(city: str) -> str:
+    async with simple("once").run_stream(city) as result:
+        return await result.get_output()
+
+
+def test_run_stream_in_a_run(place: Path) -> None:
+    BOOKED.clear()
+    with Server(book_script).running() as server, dalsegno.open(place, agents=[streaming]) as app:
+        _Setup.url = server.url
+        assert app.run(streaming, "r", "Rome") == "booked Rome"
+        assert app.replay("r").same
+        assert BOOKED == ["Rome"]
+        assert len(server.asked) == 2
+
+
 def test_names_of_steps_stay_as_they_are(place: Path) -> None:
     """They are in the records of runs that are under way."""
     with Server(book_script).running() as server, dalsegno.open(place, agents=[two_at_once]) as app:
