@@ -29,6 +29,7 @@ import json
 import operator
 import os
 import pwd
+import random
 import shutil
 import statistics
 import subprocess
@@ -61,6 +62,11 @@ try:
     import dalsegno as d
 except ImportError:  # In the process that only starts the others.
     pass
+
+
+def words(number: int) -> str:
+    """A message, which is never the same and does not shrink much."""
+    return f"{number} " + random.Random(number).randbytes(BYTES // 2).hex()
 
 
 def gaps() -> float:
@@ -126,13 +132,13 @@ def dalsegno(kind: str, place: str, is_loop: bool) -> float | None:
 
     @d.model
     def ask(chat: d.Conversation) -> str:
-        return f"{len(chat)} " + "x" * BYTES
+        return words(len(chat))
 
     @d.agent
     def talk() -> None:
         chat = d.conversation("chat")
         while len(chat) < MESSAGES:
-            chat.append(f"{len(chat)} " + "y" * BYTES)
+            chat.append(words(len(chat)))
             chat.append(ask(chat))
 
     if is_loop and kind not in ("step", "build", "resume"):
@@ -181,11 +187,11 @@ def dbos(kind: str, place: str) -> float | None:
 
     @DBOS.step()
     def say(turn: int) -> str:
-        return f"{turn} " + "y" * BYTES
+        return words(turn)
 
     @DBOS.step()
     def ask(chat: list[str]) -> str:
-        return f"{len(chat)} " + "x" * BYTES
+        return words(len(chat))
 
     @DBOS.workflow()
     def talk() -> None:
@@ -228,10 +234,10 @@ def langgraph(kind: str, place: str) -> float | None:
         return {"n": state["n"] + 1, "text": "x" * 100}
 
     def say(state: Any) -> Any:
-        return {"said": [f"{len(state['said'])} " + "y" * BYTES]}
+        return {"said": [words(len(state["said"]))]}
 
     def ask(state: Any) -> Any:
-        return {"said": [f"{len(state['said'])} " + "x" * BYTES]}
+        return {"said": [words(len(state["said"]))]}
 
     def saver() -> Any:
         if place.startswith("postgres"):

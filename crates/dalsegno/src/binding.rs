@@ -53,7 +53,8 @@ pub fn wake(ctx: &Ctx) {
 /// Whether who was polled with this waker waits for something to come to the run, or for its turn, and
 /// not just for the disk: then the run's own future has to poll it, which decides whether it is idle.
 pub fn waits_for_run(ctx: &Ctx, waker: &Waker) -> bool {
-    ctx.run.state().kept(waker) > 0
+    // A replay never waits for the disk, and is over when its code can do nothing.
+    ctx.run.is_replay() || ctx.run.state().kept(waker) > 0
 }
 
 /// Whether a run is only read, to be replayed.
