@@ -247,7 +247,7 @@ class Keeper:
         for channel, (_, seq, value) in record.refs.items():
             stored = value if seq is None else value._replace(data=_there(there[seq], thread, put))
             found[channel] = values.load(serde, stored, (thread.stream, put.ns, channel), self._sealed)
-        thread.refs.setdefault(put.ns, (put.id, record.refs))
+        thread.refs[put.ns] = (put.id, record.refs)
         return found
 
     def _record(self, thread: Thread, put: Put) -> Asking[CheckpointRecord]:
