@@ -40,6 +40,8 @@ from ._app import App, Run, open
 from ._ask import Budget, Recovered, Replayed, RunInfo, Why
 from ._conversations import Said as _Said
 from ._dalsegno import Call
+from ._embed import Embedder, StaticTable
+from ._embed import EmbedWant as _EmbedWant
 from ._errors import (
     AgentNotFound,
     AlreadyStarted,
@@ -48,12 +50,14 @@ from ._errors import (
     BudgetExceeded,
     ChildFailed,
     Closed,
+    DocumentEnded,
     Error,
     Expired,
     Failure,
     Forked,
     ForkError,
     InDoubt,
+    MemoryFailure,
     Mismatch,
     NeedsAttention,
     NoAnswer,
@@ -76,6 +80,9 @@ from ._errors import (
     Unwind,
 )
 from ._frames import current_call, current_run
+from ._memory import Memory, RunMemory
+from ._memory_given import Ranking, Vector
+from ._memory_said import Change, Document, Ended, Explanation, Found, Hit, Revision, Version
 from ._perform import DID_NOT_HAPPEN, UNKNOWN, Probe, happened
 from ._remote import Remote
 from ._resources import Resource
@@ -97,15 +104,25 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Call",
+    "Change",
     "ChildFailed",
     "Closed",
     "Conversation",
+    "Document",
+    "DocumentEnded",
+    "Embedder",
+    "Ended",
     "Error",
     "Expired",
+    "Explanation",
     "Failure",
     "ForkError",
     "Forked",
+    "Found",
+    "Hit",
     "InDoubt",
+    "Memory",
+    "MemoryFailure",
     "Mismatch",
     "NeedsAttention",
     "NoAnswer",
@@ -116,19 +133,23 @@ __all__ = [
     "NotTaken",
     "PlanStep",
     "Probe",
+    "Ranking",
     "Recovered",
     "Rejected",
     "Remote",
     "Replayed",
     "Resource",
     "Retry",
+    "Revision",
     "Run",
     "RunCancelled",
     "RunEnded",
     "RunError",
     "RunFailed",
     "RunInfo",
+    "RunMemory",
     "RunNotFound",
+    "StaticTable",
     "StepFailed",
     "StepTimeout",
     "StoreError",
@@ -136,6 +157,8 @@ __all__ = [
     "TooLarge",
     "Tool",
     "Unwind",
+    "Vector",
+    "Version",
     "Why",
     "again",
     "agent",
@@ -148,8 +171,10 @@ __all__ = [
     "current_call",
     "current_run",
     "decide",
+    "embed",
     "event",
     "happened",
+    "memory",
     "model",
     "now",
     "open",
@@ -245,6 +270,29 @@ def conversation(name: str) -> Conversation:
     >>> chat.append({"role": "assistant", "content": reply(chat)})
     """
     return _steps.conversation(name, Conversation).here()
+
+
+def memory(name: str, *, by: str | None = None) -> RunMemory:
+    """A memory of the store, which all runs share; ``by`` is in whose name it is written (else the run's).
+
+    What it is asked is recorded, with the version that answered: after a crash the same documents are found, with the
+    same scores. What it is given happens once.
+
+    >>> kitchen = dalsegno.memory("kitchen")
+    >>> kitchen.add("The oven heats up in 12 minutes.", sources=["manual.pdf"])
+    >>> found = kitchen.search("heating the oven", limit=3)
+    >>> answer = ask("\\n".join(hit.text for hit in found.hits))
+    """
+    return RunMemory(name, by)
+
+
+def embed(embedder: StaticTable | Embedder, texts: _Iterable[str]) -> list[Vector]:
+    """The vectors of some texts, in their order: a step. What the embedder says is recorded, and it is not asked again.
+
+    >>> [vector] = dalsegno.embed(table, ["how hot is the oven"])
+    >>> found = dalsegno.memory("kitchen").search("how hot is the oven", vector=vector)
+    """
+    return _EmbedWant(embedder, texts).here()
 
 
 def checkpoint(

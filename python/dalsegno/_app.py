@@ -7,12 +7,15 @@ import datetime
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Generic, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from ._agents import Agent
 from ._ask import Asks, Budget, Recovered, Replayed, RunInfo, Settings, Why
 from ._errors import BadUse
 from ._frames import PLACE, Frame
+
+if TYPE_CHECKING:
+    from ._memory import Memory
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,16 +50,20 @@ class App:
         self._asks = asks
         self._with = (budget, queue, priority)
 
-    def _wait(self, asked: Any) -> Any:
-        """Waits for an answer, on this thread; Ctrl-C works."""
+    def _check(self) -> None:
+        """Raises where the store is not to be asked."""
         place = PLACE.get()
         if isinstance(place, Frame):
             raise BadUse(
                 f"run {place.ctx.run!r} asks its own store: what depends on that cannot be replayed; start other "
-                "agents with dalsegno.child, send signals with dalsegno.send_signal"
+                "agents with dalsegno.child, send signals with dalsegno.send_signal, use memories with dalsegno.memory"
             )
         if asyncio._get_running_loop() is not None:
             raise BadUse("this stops the event loop: open the store with `await dalsegno.aio.open(…)`, and await it")
+
+    def _wait(self, asked: Any) -> Any:
+        """Waits for an answer, on this thread; Ctrl-C works."""
+        self._check()
         return asked.wait()
 
     def using(self, *, budget: Budget | None = None, queue: str = "", priority: int = 0) -> App:
@@ -157,6 +164,18 @@ class App:
         """Starts another run with the same past: up to an event, with other outcomes, with another input."""
         forked: str = self._wait(self._asks.fork(run, at, name, outcomes or {}, input))
         return self.get(forked)
+
+    def memory(self, name: str, *, by: str | None = None) -> Memory:
+        """A memory of this store, outside of runs; ``by`` is in whose name it is written. In a run use
+        :func:`dalsegno.memory`.
+
+        >>> kitchen = app.memory("kitchen", by="ann")
+        >>> kitchen.add("The oven heats up in 12 minutes.", sources=["manual.pdf"])
+        >>> print(kitchen.search("heating the oven").hits[0].text)
+        """
+        from ._memory import Memory
+
+        return Memory(self, name, by)
 
     def recovered(self) -> list[Recovered]:
         """What was done with each run that was not finished when the store was opened, and why."""

@@ -74,6 +74,8 @@ class Replayed:
     divergence: tuple[str, str, str] | None
     """What sort, what is recorded, and what the code does now."""
     text: str = field(repr=False)
+    unchecked: int = 0
+    """How many searches could not be made again: something of what they found is forgotten."""
 
     @property
     def same(self) -> bool:
@@ -273,8 +275,8 @@ class Asks:
 
     def replay(self, run: str) -> Asked:
         def then(text: str | None) -> Replayed:
-            steps, divergence, words = read(text or "[]")
-            return Replayed(steps, None if divergence is None else tuple(divergence), words)
+            steps, divergence, unchecked, words = read(text or "[]")
+            return Replayed(steps, None if divergence is None else tuple(divergence), words, unchecked)
 
         return Asked(self, self.core.replay(run), then)
 

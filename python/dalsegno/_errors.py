@@ -9,6 +9,8 @@
     │   ├── ChildFailed
     │   ├── TooLarge
     │   ├── NotSerialisable   (also a TypeError)
+    │   ├── MemoryFailure     a memory cannot do what was asked
+    │   │   └── DocumentEnded
     │   └── BadUse
     ├── RunFailed, RunCancelled, RunNotFound, RunEnded, AlreadyStarted
     ├── NeedsAttention        only a person can move the run on
@@ -85,6 +87,20 @@ class NotSerialisable(StepFailed, TypeError):
 
 class BadUse(StepFailed):
     """Something was asked for that cannot be: the message says what to do instead."""
+
+
+class MemoryFailure(StepFailed):
+    """A memory cannot do what was asked: the message says why, and what to do. Nothing was changed."""
+
+
+class DocumentEnded(MemoryFailure):
+    """A document was corrected, retracted or forgotten before; the message says by whom, and when.
+
+    >>> try:
+    ...     kitchen.correct(oven, "It heats up in 7 minutes.")
+    ... except dalsegno.DocumentEnded:
+    ...     found = kitchen.search("oven")              # read again, and decide anew
+    """
 
 
 class RunError(Error):
@@ -201,6 +217,7 @@ _OF_KIND: dict[str, type[StepFailed]] = {
     "too-large": TooLarge,
     "encoding": NotSerialisable,
     "misuse": BadUse,
+    "ended": DocumentEnded,
 }
 
 

@@ -58,19 +58,23 @@ class Want(Generic[T]):
         self.then = then
         self.hint = hint
 
+    def body(self) -> Body:
+        """What its result and its failures are read with."""
+        return Body(self.what, hint=self.hint)
+
     def here(self) -> T:
         """Made now, in the code of a plain agent."""
         found = frame_for(self.what)
         if found.execution.tasks is not None:
             raise BadUse(f"dalsegno.{self.what} stops the event loop: write `await dalsegno.aio.{self.what}(…)`")
-        return cast(T, make(found, Body(self.what, hint=self.hint), self.step, self.then))
+        return cast(T, make(found, self.body(), self.step, self.then))
 
     def awaited(self) -> Coroutine[Any, Any, T]:
         """To be awaited, in the code of an async agent."""
         found = frame_for(f"aio.{self.what}")
         if found.execution.tasks is None:
             raise BadUse(f"dalsegno.aio.{self.what} belongs into an async agent: write dalsegno.{self.what}(…)")
-        return cast("Coroutine[Any, Any, T]", make(found, Body(self.what, hint=self.hint), self.step, self.then))
+        return cast("Coroutine[Any, Any, T]", make(found, self.body(), self.step, self.then))
 
 
 def _seconds(time: float | datetime.timedelta) -> float:

@@ -24,25 +24,35 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from . import _steps
 from ._agents import Agent
-from ._ask import Asks, Budget, Recovered, Replayed, RunInfo, Settings, Why
+from ._ask import Asked, Asks, Budget, Recovered, Replayed, RunInfo, Settings, Why
 from ._conversations import Said
+from ._dalsegno import Order
+from ._embed import Embedder, EmbedWant, StaticTable
 from ._errors import BadUse
 from ._frames import PLACE, Frame
+from ._memory import MemoryMethods, MemoryWant, OutsideMethods
+from ._memory_given import Vector
+from ._memory_said import Change, Document, Found, Revision, Version
 from ._resources import Resource
 from ._steps import Answer
 from ._tools import to_thread
+from ._values import read
 
 __all__ = [
     "AsyncApp",
+    "AsyncMemory",
     "AsyncRun",
     "Conversation",
+    "RunMemory",
     "approval",
     "checkpoint",
     "child",
     "child_as",
     "conversation",
     "decide",
+    "embed",
     "event",
+    "memory",
     "now",
     "open",
     "patched",
@@ -119,6 +129,30 @@ def conversation(name: str) -> Coroutine[Any, Any, Conversation]:
     return _steps.conversation(name, Conversation).awaited()
 
 
+class RunMemory(
+    MemoryMethods[
+        Coroutine[Any, Any, int],
+        Coroutine[Any, Any, Found],
+        Coroutine[Any, Any, Document],
+        Coroutine[Any, Any, Version],
+    ]
+):
+    """As :class:`dalsegno.RunMemory`, to be awaited."""
+
+    def _ask(self, what: str, order: Order, then: Callable[[Any], Any]) -> Any:
+        return MemoryWant(self.name, self._by, what, order, then).awaited()
+
+
+def memory(name: str, *, by: str | None = None) -> RunMemory:
+    """As :func:`dalsegno.memory`: ``await aio.memory("kitchen").search("oven")``."""
+    return RunMemory(name, by)
+
+
+def embed(embedder: StaticTable | Embedder, texts: Iterable[str]) -> Coroutine[Any, Any, list[Vector]]:
+    """As :func:`dalsegno.embed`."""
+    return EmbedWant(embedder, texts).awaited()
+
+
 def checkpoint(
     name: str,
     state: Any = None,
@@ -169,6 +203,30 @@ class AsyncRun(Generic[R]):
         return f"<dalsegno run {self.name}>"
 
 
+class AsyncMemory(
+    OutsideMethods[
+        Coroutine[Any, Any, int],
+        Coroutine[Any, Any, Found],
+        Coroutine[Any, Any, Document],
+        Coroutine[Any, Any, Version],
+        Coroutine[Any, Any, list[Revision]],
+        Coroutine[Any, Any, list[Change]],
+        Coroutine[Any, Any, list[Document]],
+    ]
+):
+    """As :class:`dalsegno.Memory`, to be awaited."""
+
+    def __init__(self, app: AsyncApp, name: str, by: str | None) -> None:
+        super().__init__(name, by)
+        self._app = app
+
+    async def _ask(self, what: str, order: Order, then: Callable[[Any], Any]) -> Any:
+        self._app._check()
+        asks = self._app._asks
+        pending = asks.core.memory(self.name, self._by, order)
+        return await self._app._await(Asked(asks, pending, lambda text: then(read(text or "null"))))
+
+
 class AsyncApp:
     """As :class:`dalsegno.App`, to be awaited. Async agents run in the event loop that opened it."""
 
@@ -176,13 +234,18 @@ class AsyncApp:
         self._asks = asks
         self._with = (budget, queue, priority)
 
-    async def _await(self, asked: Any) -> Any:
+    def _check(self) -> None:
+        """Raises where the store is not to be asked."""
         place = PLACE.get()
         if isinstance(place, Frame):
             raise BadUse(
                 f"run {place.ctx.run!r} asks its own store: what depends on that cannot be replayed; start other "
-                "agents with dalsegno.aio.child, send signals with dalsegno.aio.send_signal"
+                "agents with dalsegno.aio.child, send signals with dalsegno.aio.send_signal, use memories with "
+                "dalsegno.aio.memory"
             )
+
+    async def _await(self, asked: Any) -> Any:
+        self._check()
         return await asked.awaited()
 
     def using(self, *, budget: Budget | None = None, queue: str = "", priority: int = 0) -> AsyncApp:
@@ -274,6 +337,10 @@ class AsyncApp:
         """As :meth:`dalsegno.App.fork`."""
         forked: str = await self._await(self._asks.fork(run, at, name, outcomes or {}, input))
         return await self.get(forked)
+
+    def memory(self, name: str, *, by: str | None = None) -> AsyncMemory:
+        """As :meth:`dalsegno.App.memory`; its methods are awaited: ``await app.memory("kitchen").search("oven")``."""
+        return AsyncMemory(self, name, by)
 
     async def recovered(self) -> list[Recovered]:
         """As :meth:`dalsegno.App.recovered`."""

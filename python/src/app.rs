@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use crate::crash::{self, Crash};
 use crate::drive::Starter;
 use crate::failures::{self, Problem};
+use crate::memory::Order;
 use crate::pending::Pending;
 
 /// An open store with its agents.
@@ -456,7 +457,12 @@ impl App {
                     divergence.now.to_string(),
                 ])
             });
-            let said = json!([replayed.steps, divergence, replayed.to_string()]);
+            let said = json!([
+                replayed.steps,
+                divergence,
+                replayed.unchecked,
+                replayed.to_string()
+            ]);
             Ok(Some(said.to_string()))
         })
     }
@@ -491,6 +497,17 @@ impl App {
             let forked = app.fork(&run, fork).await?;
             Ok(Some(json!(forked.id()).to_string()))
         })
+    }
+
+    /// What is asked of a memory, or told to it.
+    fn memory(
+        &self,
+        py: Python<'_>,
+        name: String,
+        by: Option<String>,
+        order: &Order,
+    ) -> PyResult<Pending> {
+        self.ask(py, order.outside(py, name, by)?)
     }
 
     fn recovered(&self, py: Python<'_>) -> PyResult<Pending> {

@@ -14,8 +14,10 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::bell::Bell;
+use crate::embed::PyEmbedder;
 use crate::failures::{self, FailureParts};
 use crate::link::{Link, PyStep};
+use crate::memory::Order;
 use crate::port::{Port, Said, Work};
 
 /// A run as its agent sees it, in one scope.
@@ -436,6 +438,31 @@ impl PyCtx {
                 value(&conversation.push(&ctx, &message).await?)
             })
         })
+    }
+
+    /// What is asked of a memory, or told to it.
+    fn memory(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        by: Option<&str>,
+        order: &Order,
+        hear: Option<Py<PyAny>>,
+    ) -> PyResult<PyStep> {
+        self.check(py)?;
+        let made = order.in_run(py, &self.ctx, name, by)?;
+        self.step(py, hear, |_| made)
+    }
+
+    /// The vectors of some texts: a list, in hex.
+    fn embed(
+        &self,
+        py: Python<'_>,
+        embedder: &PyEmbedder,
+        texts: Vec<String>,
+        hear: Option<Py<PyAny>>,
+    ) -> PyResult<PyStep> {
+        self.step(py, hear, |_| embedder.in_run(&self.ctx, texts))
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -4,6 +4,7 @@
 //! was. An error is the name of an exception class of `dalsegno/_errors.py`, and what it says.
 
 use dalsegno::{Certainty, Error, Failure, FailureKind, binding};
+use dalsegno_memory::MemoryError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::value::RawValue;
@@ -89,6 +90,10 @@ pub fn problem(error: &Error) -> Problem {
         Error::AgentNotFound { .. } => ("AgentNotFound", words, None, None),
         Error::Encoding { .. } => ("NotSerialisable", words, None, None),
         Error::Name(_) | Error::StepName(_) => ("BadUse", words, None, None),
+        Error::Memory(MemoryError::Store(_)) => ("StoreError", words, None, None),
+        Error::Memory(MemoryError::Ended { .. }) => ("DocumentEnded", words, None, None),
+        Error::Memory(MemoryError::TooLarge { .. }) => ("TooLarge", words, None, None),
+        Error::Memory(_) => ("MemoryFailure", words, None, None),
         Error::Closed => ("Closed", words, None, None),
         Error::Store(_) => ("StoreError", words, None, None),
         _ => ("Error", words, None, None),

@@ -12,6 +12,8 @@
 //! | `drive.rs` | the future that an agent in Python is to the engine |
 //! | `ctx.rs` | the steps that an agent can make |
 //! | `app.rs`, `pending.rs` | the open store, and waiting for what is asked of it |
+//! | `memory.rs`, `memory_said.rs` | what is asked of a memory, and what it answers |
+//! | `embed.rs` | embedders: tables, and functions in Python |
 //! | `remote.rs` | orders for runs that another process has |
 //! | `crash.rs` | a process that dies, for tests |
 //! | `gate.rs` | the way into the interpreter, which is shut before that ends |
@@ -26,9 +28,12 @@ mod bell;
 mod crash;
 mod ctx;
 mod drive;
+mod embed;
 mod failures;
 mod gate;
 mod link;
+mod memory;
+mod memory_said;
 mod pending;
 mod port;
 mod remote;
@@ -49,6 +54,9 @@ fn _dalsegno(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pending::Pending>()?;
     module.add_class::<streams::Streams>()?;
     module.add_class::<streams::Asked>()?;
+    module.add_class::<memory::Order>()?;
+    module.add_class::<embed::PyEmbedder>()?;
+    module.add_function(wrap_pyfunction!(embed::quantised, module)?)?;
     module.add_function(wrap_pyfunction!(app::open, module)?)?;
     module.add_class::<remote::PyRemote>()?;
     module.add_function(wrap_pyfunction!(remote::open_remote, module)?)?;

@@ -111,6 +111,14 @@ pub enum EmbedError {
         /// What the runtime says.
         why: String,
     },
+    /// An embedder that is not of this crate failed.
+    #[error("{why}")]
+    Own {
+        /// What it says: what happened, and what to do.
+        why: String,
+        /// Whether the same call may succeed later.
+        is_temporary: bool,
+    },
     /// There was no answer, or only a part of one.
     #[cfg(feature = "http")]
     #[error("{url}: {why}: check that the server runs and can be reached, then try again")]
@@ -209,6 +217,7 @@ impl EmbedError {
     /// Whether the same call may succeed later: the server is away, busy or broken.
     pub fn is_temporary(&self) -> bool {
         match self {
+            EmbedError::Own { is_temporary, .. } => *is_temporary,
             #[cfg(feature = "http")]
             EmbedError::Unreachable { .. } | EmbedError::Timeout { .. } => true,
             #[cfg(feature = "http")]
