@@ -47,8 +47,14 @@ class App:
     """
 
     def __init__(self, asks: Asks, budget: Budget | None = None, queue: str = "", priority: int = 0) -> None:
-        self._asks = asks
+        self._open = asks
         self._with = (budget, queue, priority)
+
+    @property
+    def _asks(self) -> Asks:
+        """What can be asked of the store. Whoever asks begins at once, so it is checked before that."""
+        self._check()
+        return self._open
 
     def _check(self) -> None:
         """Raises where the store is not to be asked."""
@@ -63,7 +69,6 @@ class App:
 
     def _wait(self, asked: Any) -> Any:
         """Waits for an answer, on this thread; Ctrl-C works."""
-        self._check()
         return asked.wait()
 
     def using(self, *, budget: Budget | None = None, queue: str = "", priority: int = 0) -> App:
@@ -71,7 +76,7 @@ class App:
 
         >>> app.using(budget=Budget(tokens=50_000), queue="slow").start(research, "on whales", "whales")
         """
-        return App(self._asks, budget, queue, priority)
+        return App(self._open, budget, queue, priority)
 
     def run(self, agent: Agent[P, R], run: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Starts a run of an agent under a name, and waits for its result.
@@ -184,7 +189,7 @@ class App:
 
     def close(self, grace: float = 10.0) -> None:
         """Closes the store. Steps that are under way have so many seconds to end; runs go on at the next opening."""
-        self._asks.close(grace)
+        self._open.close(grace)
 
     def __enter__(self) -> App:
         return self

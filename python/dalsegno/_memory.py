@@ -267,7 +267,6 @@ class Memory(OutsideMethods[int, Found, Document, Version, list[Revision], list[
         self._app = app
 
     def _ask(self, what: str, order: Order, then: Callable[[Any], Any]) -> Any:
-        self._app._check()
         asks = self._app._asks
         pending = asks.core.memory(self.name, self._by, order)
         return self._app._wait(Asked(asks, pending, lambda text: then(read(text or "null"))))

@@ -32,7 +32,7 @@ class Place:
         self._own = None if isinstance(place, App | AsyncApp) else open_app(place)
         app = place if isinstance(place, App | AsyncApp) else self._own
         assert app is not None
-        self.streams = _dalsegno.Streams(app._asks.core)
+        self.streams = _dalsegno.Streams(app._open.core)
 
     def close(self) -> None:
         """Closes the store, if it is one's own."""

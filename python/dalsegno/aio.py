@@ -221,7 +221,6 @@ class AsyncMemory(
         self._app = app
 
     async def _ask(self, what: str, order: Order, then: Callable[[Any], Any]) -> Any:
-        self._app._check()
         asks = self._app._asks
         pending = asks.core.memory(self.name, self._by, order)
         return await self._app._await(Asked(asks, pending, lambda text: then(read(text or "null"))))
@@ -231,8 +230,14 @@ class AsyncApp:
     """As :class:`dalsegno.App`, to be awaited. Async agents run in the event loop that opened it."""
 
     def __init__(self, asks: Asks, budget: Budget | None = None, queue: str = "", priority: int = 0) -> None:
-        self._asks = asks
+        self._open = asks
         self._with = (budget, queue, priority)
+
+    @property
+    def _asks(self) -> Asks:
+        """What can be asked of the store. Whoever asks begins at once, so it is checked before that."""
+        self._check()
+        return self._open
 
     def _check(self) -> None:
         """Raises where the store is not to be asked."""
@@ -245,12 +250,11 @@ class AsyncApp:
             )
 
     async def _await(self, asked: Any) -> Any:
-        self._check()
         return await asked.awaited()
 
     def using(self, *, budget: Budget | None = None, queue: str = "", priority: int = 0) -> AsyncApp:
         """As :meth:`dalsegno.App.using`."""
-        return AsyncApp(self._asks, budget, queue, priority)
+        return AsyncApp(self._open, budget, queue, priority)
 
     async def run(self, agent: Agent[P, R], run: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """As :meth:`dalsegno.App.run`."""
@@ -350,7 +354,7 @@ class AsyncApp:
     async def close(self, grace: float = 10.0) -> None:
         """As :meth:`dalsegno.App.close`."""
         # On a thread: steps that are under way need this loop to end.
-        await asyncio.to_thread(self._asks.close, grace)
+        await asyncio.to_thread(self._open.close, grace)
 
     async def __aenter__(self) -> AsyncApp:
         return self

@@ -27,6 +27,9 @@ def complete(folder: Path, prompt: str) -> str:
         return "\n".join(FACTS)
     if prompt.startswith("Summarise"):
         return prompt.split(": ", 1)[1].split(",")[0] + "."
+    if prompt.startswith("Answer"):
+        # It believes the first thing it is told, and says who told it.
+        return prompt.splitlines()[1].split("] ", 1)[1] + " " + prompt.splitlines()[1].split(" ", 1)[0]
     if prompt.startswith("Mend"):
         return json.dumps({"file": "sums.py", "text": "def add(a: int, b: int) -> int:\n    return a + b\n"})
     if prompt.startswith("Read this complaint"):

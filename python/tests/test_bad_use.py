@@ -7,6 +7,7 @@ import concurrent.futures
 import contextvars
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -334,6 +335,54 @@ def not_async(how: str) -> Any:
 def test_async_steps_in_a_plain_agent(opened: Open, how: str, words: str) -> None:
     with pytest.raises(dalsegno.RunFailed, match=words):
         opened(not_async).run(not_async, "r", how)
+
+
+@dalsegno.agent
+def cancels_another() -> str:
+    try:
+        ASKED[0].cancel("victim")
+    except dalsegno.BadUse as e:
+        return str(e)
+    return "it was cancelled"
+
+
+@dalsegno.agent
+async def cancels_another_async() -> str:
+    try:
+        await ASYNC[0].cancel("victim")
+    except dalsegno.BadUse as e:
+        return str(e)
+    return "it was cancelled"
+
+
+@dalsegno.agent
+def victim() -> bool:
+    return dalsegno.signal("go on", bool)
+
+
+ASKED: list[dalsegno.App] = []
+ASYNC: list[dalsegno.aio.AsyncApp] = []
+
+
+def test_what_a_run_asks_of_its_own_store_is_not_done(opened: Open) -> None:
+    app = opened(cancels_another, victim)
+    ASKED[:] = [app]
+    app.start(victim, "victim")
+    assert "asks its own store" in app.run(cancels_another, "run")
+    app.signal("victim", "go on", True)
+    assert app.get("victim").result() is True
+
+
+def test_what_an_async_run_asks_of_its_own_store_is_not_done(place: Path) -> None:
+    async def main() -> None:
+        async with await dalsegno.aio.open(place, agents=[cancels_another_async, victim]) as app:
+            ASYNC[:] = [app]
+            await app.start(victim, "victim")
+            assert "asks its own store" in await app.run(cancels_another_async, "run")
+            await app.signal("victim", "go on", True)
+            assert await (await app.get("victim")).result() is True
+
+    asyncio.run(main())
 
 
 def test_waiting_in_an_event_loop(opened: Open) -> None:

@@ -52,6 +52,28 @@ def test_research(tmp_path: Path) -> None:
     assert calls(tmp_path) == asked
 
 
+def test_shared_memory(tmp_path: Path) -> None:
+    killed("shared_memory", tmp_path, 6, 0.6)
+    status, out, err = ended(started("shared_memory", tmp_path))
+    assert status == 0, err
+    # The answer cites the fact that it stands on, by id and source.
+    assert "Its song is heard over a thousand kilometres. [3]" in out
+    assert "[3] whales.txt#song" in out
+    assert "(as of version 3 of 'whales')" in out
+    # Each of the two has recorded everything once.
+    known = out[out.index("What they know:") :].splitlines()[1:]
+    assert len(known) == 4
+    assert sum("researcher: whales.txt#" in line for line in known) == 3
+    assert "(decision, answerer: whales.txt#song" in known[3]
+    asked = calls(tmp_path)
+    assert len(asked) == 5
+    # It is all there: nothing is asked any more, and the answer is the same.
+    status, again, err = ended(started("shared_memory", tmp_path))
+    assert status == 0, err
+    assert again == out[out.index("Its song") :]
+    assert calls(tmp_path) == asked
+
+
 def log(folder: Path) -> list[str]:
     command = ["git", "-C", str(folder / "repository"), "log", "--format=%s", "agent"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()

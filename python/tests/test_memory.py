@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import re
+import subprocess
+import sys
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
@@ -197,6 +200,19 @@ def test_the_same_awaited(place: Path) -> None:
                 await kitchen.get(3)
 
     asyncio.run(main())
+
+
+def test_the_page_does_what_it_says(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    section = page.split("\n## Memory\n")[1].split("\n## ")[0]
+    programs = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert len(programs) == 2
+    for program in programs:
+        (tmp_path / "program.py").write_text(program)
+        command = [sys.executable, "program.py"]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 0, ended.stderr
+        print(ended.stdout)
 
 
 # --- In runs -----------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from test_memory import cook
 from test_process import ended, started
 from test_waits import LOG, Paid, order, until
 
@@ -66,3 +67,20 @@ def test_another_process_takes_over(database: str, tmp_path: Path) -> None:
     assert (status, out) == (0, "15\n"), err
     lines = log.read_text().splitlines()
     assert lines.count("begin 0") == lines.count("begin 1") == 1
+
+
+def test_a_memory_on_a_database(database: str) -> None:
+    with dalsegno.open(database, agents=[cook]) as app, dalsegno.open(database) as other:
+        said = app.run(cook, "cook", 12)
+        assert said[:2] == [1, [(1, 1, said[1][0][2])]]
+        assert app.replay("cook").same
+        # Who has it open, too, sees what is written at once, with the same bits.
+        there, here = app.memory("shared"), other.memory("shared", by="ann")
+        oven = here.add("The oven is hot.")
+        found = there.search("oven")
+        assert (found.digest, found.hits) == (here.search("oven").digest, here.search("oven").hits)
+        there.forget(oven, "nobody needs it")
+        with pytest.raises(dalsegno.DocumentEnded):
+            here.get(oven)
+    with dalsegno.open(database, agents=[cook]) as app:
+        assert app.run(cook, "cook", 12) == said
