@@ -15,7 +15,8 @@ use pyo3::types::PyBytes;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::memory::{Numbers, raw, refuse};
+use crate::memory::{raw, refuse};
+use crate::memory_given::Numbers;
 use crate::memory_said;
 
 /// An embedder, as Python has it.

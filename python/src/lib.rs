@@ -12,7 +12,7 @@
 //! | `drive.rs` | the future that an agent in Python is to the engine |
 //! | `ctx.rs` | the steps that an agent can make |
 //! | `app.rs`, `pending.rs` | the open store, and waiting for what is asked of it |
-//! | `memory.rs`, `memory_said.rs` | what is asked of a memory, and what it answers |
+//! | `memory.rs`, `memory_given.rs`, `memory_said.rs` | what is asked of a memory, what it is given, and what it answers |
 //! | `embed.rs` | embedders: tables, and functions in Python |
 //! | `remote.rs` | orders for runs that another process has |
 //! | `crash.rs` | a process that dies, for tests |
@@ -33,6 +33,7 @@ mod failures;
 mod gate;
 mod link;
 mod memory;
+mod memory_given;
 mod memory_said;
 mod pending;
 mod port;

@@ -389,6 +389,30 @@ def test_tasks_write_beside_each_other(opened: Open) -> None:
     assert opened(beside).run(beside, "run") == [[1, 2, 3]] * 4
 
 
+@dalsegno.tool(effect="read_only")
+def quote(found: Found) -> list[dalsegno.Hit]:
+    return list(found.hits)
+
+
+@dalsegno.agent
+def gives_all() -> tuple[Found, list[dalsegno.Hit], dalsegno.Document]:
+    kitchen = dalsegno.memory("kitchen")
+    found = kitchen.search("oven", vector=[1.0, 2.0])
+    return found, quote(found), kitchen.get(found.hits[0].id)
+
+
+def test_what_is_found_can_be_given_to_steps_and_returned(opened: Open) -> None:
+    app = opened(gives_all)
+    may = datetime.datetime(2026, 5, 1, tzinfo=UTC)
+    app.memory("kitchen").add(OVEN, title="Oven", sources=["manual.pdf"], valid_from=may, vector=[1.0, 2.0])
+    found, hits, document = app.run(gives_all, "run")
+    assert tuple(hits) == found.hits
+    outside = app.memory("kitchen").search("oven", vector=[1.0, 2.0])
+    assert (found.hits, found.version, found.ranking) == (outside.hits, outside.version, outside.ranking)
+    assert document == app.memory("kitchen").get(1)
+    assert opened(gives_all).run(gives_all, "run") == (found, hits, document)
+
+
 ASKED: list[dalsegno.App] = []
 
 
