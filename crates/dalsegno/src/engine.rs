@@ -119,6 +119,8 @@ struct Hub {
     ending: HashSet<StreamId>,
     /// Something may have become claimable.
     claim_now: bool,
+    /// The store is being asked for runs, and may have given some that are not resident yet.
+    claiming: bool,
     /// The next time at which the dispatcher looks at timers anyway.
     looks_at_us: u64,
     closing: bool,

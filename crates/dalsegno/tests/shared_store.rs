@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use dalsegno::{Builder, Ctx, Dalsegno, Error, Probe, Start};
 use dalsegno_pgtest::Server;
-use dalsegno_store::{Kind, Status, StreamId};
+use dalsegno_postgres::PostgresStore;
+use dalsegno_store::{Answer, Claim, Kind, Lease, Over, Status, Store, StreamId};
+use tokio::sync::Semaphore;
 
 mod common;
 use common::World;
@@ -192,6 +194,62 @@ async fn a_process_that_closes_hands_over_at_once() {
     let run = two.find("r").await.unwrap();
     assert_eq!(run.result::<u64>().await.unwrap(), 300);
     assert_eq!(before + world.count("two"), 300, "each step once");
+    two.close().await.unwrap();
+}
+
+/// A store whose answers to claims are late: they come when the gate is opened.
+#[derive(Debug)]
+struct LateClaims {
+    store: Arc<dyn Store>,
+    taken: Semaphore,
+    gate: Semaphore,
+}
+
+impl Over for LateClaims {
+    fn below(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Vec<(StreamId, Lease)>> {
+        Box::pin(async move {
+            let taken = self.store.claim(claim).await?;
+            if !taken.is_empty() {
+                self.taken.add_permits(1);
+                drop(self.gate.acquire().await);
+            }
+            Ok(taken)
+        })
+    }
+}
+
+/// What the store has given to a process that closes was its own for the time of a lease, and nobody
+/// drove it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_closes_gives_back_what_it_was_just_given() {
+    let (server, world) = (Server::shared(), World::default());
+    let url = server.url();
+    let long = Duration::from_secs(600);
+    let late = Arc::new(LateClaims {
+        store: Arc::new(PostgresStore::open(&url).unwrap()),
+        taken: Semaphore::new(0),
+        gate: Semaphore::new(0),
+    });
+    let one = counting("one", &world).lease(long);
+    let one = one.open_store(late.clone()).await.unwrap();
+    drop(one.start("count", "r", &3).await.unwrap());
+    late.taken.acquire().await.unwrap().forget();
+    let mut closing = tokio::spawn(one.close());
+    let closed = tokio::time::timeout(Duration::from_millis(300), &mut closing).await;
+    assert!(closed.is_err(), "closed, and was given a run");
+    late.gate.add_permits(1);
+    closing.await.unwrap().unwrap();
+
+    let two = counting("two", &world).lease(long);
+    let two = two.open(&url).await.unwrap();
+    let run = two.find("r").await.unwrap();
+    let result = run.result::<u64>();
+    let result = tokio::time::timeout(Duration::from_secs(60), result).await;
+    assert_eq!(result.expect("nobody has it").unwrap(), 3);
     two.close().await.unwrap();
 }
 

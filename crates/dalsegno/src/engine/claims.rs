@@ -6,7 +6,8 @@
 //!
 //! Invariants: nothing is driven that was not claimed, and only while its lease is renewed. Timers
 //! are fired by who holds the run, so that each is fired once. A process that has no room leaves runs
-//! to others.
+//! to others. One that closes begins no claim, and waits for the answer to the one under way: what
+//! was given to it would be nobody's until its lease ends.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,8 +37,29 @@ pub(crate) struct Claims {
 }
 
 impl Engine {
-    /// Claims what there is room for; when to look again.
+    /// Claims what there is room for, unless it is closing; when to look again.
     pub(super) async fn claim(&self, claims: &Claims, now_us: u64) -> u64 {
+        {
+            let mut hub = self.hub();
+            if hub.closing {
+                return u64::MAX;
+            }
+            hub.claiming = true;
+        }
+        let again_us = self.ask_for_runs(claims, now_us).await;
+        let closing = {
+            let mut hub = self.hub();
+            hub.claiming = false;
+            hub.closing
+        };
+        if closing {
+            // Who closes waits for this.
+            self.dispatch.ring();
+        }
+        again_us
+    }
+
+    async fn ask_for_runs(&self, claims: &Claims, now_us: u64) -> u64 {
         // A little apart from other processes, that all have heard the same.
         let jitter_us = self.runtime.random() % (EVERY.as_micros() as u64 / 4);
         let again_us = now_us + EVERY.as_micros() as u64 + jitter_us;

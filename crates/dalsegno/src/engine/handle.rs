@@ -244,7 +244,11 @@ impl Engine {
         let mut sleep = self.runtime.sleep_until(until_us);
         loop {
             let rung = self.dispatch.count();
-            if self.hub().resident.is_empty() {
+            let all_let_go = {
+                let hub = self.hub();
+                hub.resident.is_empty() && !hub.claiming
+            };
+            if all_let_go {
                 break;
             }
             if !first_of(self.dispatch.after(rung), sleep.as_mut()).await {
