@@ -57,7 +57,7 @@ def world() -> Iterator[World]:
     world.end()
 
 
-def worker(store: Path, folder: Path, world: World) -> subprocess.Popen[str]:
+def worker(store: Path, folder: Path, world: World, strict: bool = False) -> subprocess.Popen[str]:
     command = [
         sys.executable,
         "-X",
@@ -67,6 +67,7 @@ def worker(store: Path, folder: Path, world: World) -> subprocess.Popen[str]:
         str(folder),
         str(world.port),
         str(RUNS_A_ROUND),
+        "strict" if strict else "usual",
     ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -125,17 +126,18 @@ def test_the_story_with_a_hundred_kills(tmp_path: Path, world: World) -> None:
         # In each round the same runs, in a new store, against the same world.
         store, folder = tmp_path / f"store-{rounds}", tmp_path / f"files-{rounds}"
         deaths = 0
+        strict = rounds % 2 == 0
         while kills < KILLS and deaths < 15:
-            process = worker(store, folder, world)
+            process = worker(store, folder, world, strict)
             from_start = moments.random() < 0.1
             if not killed(process, moments.random() * (1.0 if from_start else length / 3), from_start):
                 break
             kills += 1
             deaths += 1
-        process = worker(store, folder, world)
+        process = worker(store, folder, world, strict)
         assert finished(process) == expected, f"seed {seed}, round {rounds}"
         assert files(folder) == files(tmp_path / "calm" / "files")
-        asked_again += check(world.ledger(), deaths, f"seed {seed}, round {rounds}, {deaths} deaths")
+        asked_again += check(world.ledger(), deaths, strict, f"seed {seed}, round {rounds}, {deaths} deaths")
         # A request of somebody killed may still come, and must not be counted for the next round.
         world.begin_again()
         rounds += 1
@@ -144,14 +146,16 @@ def test_the_story_with_a_hundred_kills(tmp_path: Path, world: World) -> None:
     assert asked_again > 0
 
 
-def check(ledger: list[dict[str, Any]], deaths: int, where: str) -> int:
+def check(ledger: list[dict[str, Any]], deaths: int, strict: bool, where: str) -> int:
     """Every effect happened exactly once, by the world's own ledger. How many reads were asked for again."""
     for path in ("/notifications", "/bookings"):
         applied = Counter(entry["run"] for entry in ledger if entry["path"] == path and entry["applied"])
         assert applied == {f"trip-{n}": 1 for n in range(RUNS_A_ROUND)}, f"{path}: {applied}: {where}"
     sent = Counter(entry["run"] for entry in ledger if entry["path"] == "/notifications" and not entry["refused"])
     assert max(sent.values()) == 1, f"notified twice: {sent}: {where}"
-    # What only reads is asked again if it was under way at a kill, and never else: three at a time at most.
+    # What only reads is asked again if it was under way at a kill, three at a time at most. If nothing is said about
+    # durability, so may be what the code has seen in the last 20 ms.
+    again = 3 if strict else 7
     reads = Counter(entry["run"] for entry in ledger if entry["path"] not in ("/notifications", "/bookings"))
-    assert all(7 <= count <= 7 + 3 * deaths for count in reads.values()), f"{reads}: {where}"
+    assert all(7 <= count <= 7 + again * deaths for count in reads.values()), f"{reads}: {where}"
     return sum(reads.values()) - 7 * RUNS_A_ROUND

@@ -79,7 +79,7 @@ impl Inner {
     }
 
     /// Removes what a crash, or another process, left of what is forgotten.
-    async fn finish_forgetting(&self, kept: u64) -> Result<(), StoreError> {
+    pub(crate) async fn finish_forgetting(&self, kept: u64) -> Result<(), StoreError> {
         let (forgets, erased_until) = {
             let state = self.read();
             (state.table.forgets.clone(), state.table.erased_until)

@@ -332,6 +332,17 @@ impl Memory {
         }
     }
 
+    /// Removes what is said to be forgotten and is still there, because who said so was stopped before
+    /// it was done. Opening a memory does that; this is for one that is open.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn finish_forgetting(&self) -> Result<(), MemoryError> {
+        self.inner.follow(&HashMap::new()).await?;
+        let kept = self.inner.read().kept;
+        Ok(self.inner.finish_forgetting(kept).await?)
+    }
+
     /// Appends a draft, and waits until it is durable; `None` if the memory has moved.
     async fn write(&self, draft: Draft) -> Result<Option<u64>, MemoryError> {
         let seen = draft.seen();

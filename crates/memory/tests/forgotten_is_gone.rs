@@ -187,6 +187,31 @@ fn also_if_it_was_interrupted() {
 }
 
 /// What is missing and was not forgotten is damage.
+/// Who said that it is forgotten was stopped before the contents were gone, and another has the memory
+/// open: it need not be opened again.
+#[test]
+fn by_who_has_it_open_already() {
+    let folder = Folder::new();
+    let store = folder.open();
+    block_on(async {
+        let stopped = Memory::open(shared(&store), "life").await.unwrap();
+        let open = Memory::open(shared(&store), "life").await.unwrap();
+        let id = stopped.add(secret()).await.unwrap();
+        assert_eq!(found(&open, SECRETS[0]).await, 1);
+        let draft = stopped.draft_forget(&[id], "asked").await.unwrap();
+        let appended = store.append(vec![draft.append().unwrap()]).await.unwrap();
+        store.durable(appended.position).await.unwrap();
+        assert_eq!(found(&open, SECRETS[0]).await, 0);
+        assert!(!files_with_secrets(&folder.0).is_empty());
+        open.finish_forgetting().await.unwrap();
+        assert_eq!(files_with_secrets(&folder.0), Vec::<String>::new());
+        // There is nothing to do any more.
+        open.finish_forgetting().await.unwrap();
+    });
+    store.close().unwrap();
+    assert_sound(&folder.0);
+}
+
 #[test]
 fn and_nothing_else_may_be_missing() {
     let folder = Folder::new();

@@ -169,7 +169,7 @@ def answer(app: dalsegno.App, run: str) -> None:
 
 
 def main() -> None:
-    with dalsegno.open(STORE, agents=[trip, atrip]) as app:
+    with dalsegno.open(STORE, agents=[trip, atrip], durability="strict" if sys.argv[5] == "strict" else None) as app:
         print("open", flush=True)
         for n in range(RUNS):
             app.start(atrip if n % 2 else trip, f"trip-{n}", f"place {n}")

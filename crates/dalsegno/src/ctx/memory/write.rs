@@ -104,8 +104,11 @@ impl RunMemory {
                 let sequence = self.read(&id, answer["sequence"].as_u64()).await;
                 self.same_write(&id, &write, sequence).await;
                 if matches!(write, Write::Forget(..)) && !ctx.run.is_replay() {
-                    // Opening it removes what a crash may have left.
-                    self.open().await;
+                    // Who recorded it may have been stopped before the contents were gone.
+                    let rest = self.open().await.finish_forgetting().await;
+                    if let Err(e) = rest {
+                        return self.stop(e).await;
+                    }
                 }
                 Ok(sequence)
             }
