@@ -200,6 +200,27 @@ fn a_changed_file_is_followed(place: &Place) {
     );
 }
 
+/// What somebody said about a chunk is not the chunk.
+#[test]
+fn what_only_cites_a_file_that_is_gone_stays() {
+    let (place, dir) = (Place::folder(), TempDir::new());
+    write(dir.path(), "d/b.md", "b");
+    assert_eq!(
+        counts(&add(&place, dir.path(), "d").ok().json()),
+        [1, 0, 0, 0, 0]
+    );
+    add(&place, dir.path(), "--text noted --source d/b.md#1").ok();
+    std::fs::remove_file(dir.join("d/b.md")).unwrap();
+    assert_eq!(
+        counts(&add(&place, dir.path(), "d --prune").ok().json()),
+        [0, 0, 1, 0, 0]
+    );
+    assert_eq!(
+        documents(&place, dir.path()),
+        [["d/b.md#1", "-", "noted"].map(str::to_owned)]
+    );
+}
+
 #[test]
 fn standard_input_is_a_file_too() {
     let (place, dir) = (Place::folder(), TempDir::new());

@@ -249,7 +249,7 @@ async fn a_process_that_closes_gives_back_what_it_was_just_given() {
     let run = two.find("r").await.unwrap();
     let result = run.result::<u64>();
     let result = tokio::time::timeout(Duration::from_secs(60), result).await;
-    assert_eq!(result.expect("nobody has it").unwrap(), 3);
+    assert_eq!(result.unwrap().unwrap(), 3, "somebody has it");
     two.close().await.unwrap();
 }
 

@@ -151,10 +151,10 @@ impl<'a> Ingest<'a> {
     /// The memory cannot be written.
     pub async fn gone(&mut self, name: &str, number: usize, id: DocId) -> Result<()> {
         go_on()?;
-        let first = self.memory.under_key(&key(name, number, 0)).await?;
-        match first {
-            Some(_) => self.retract(id).await,
-            None => Ok(()),
+        match self.place(name, number, None).await? {
+            // Not what only names the chunk as its source, as somebody's note may.
+            Place::There(there, ..) if there == id => self.retract(id).await,
+            _ => Ok(()),
         }
     }
 

@@ -67,7 +67,7 @@ impl Engine {
         let (mut room, wanted) = self.room(claims);
         for (agents, limit) in wanted {
             let limit = limit.min(room).min(AT_ONCE);
-            if limit == 0 || agents.is_empty() {
+            if limit == 0 || agents.is_empty() || self.is_closing() {
                 continue;
             }
             let claim = Claim {
