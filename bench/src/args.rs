@@ -111,7 +111,8 @@ options:
 options of the group memory:
   --documents N      how many to measure with (default 100000)
   --peers PROGRAM    measure beside other programs too: the one that
-                     cargo build --release --manifest-path bench/peers/Cargo.toml gives
+                     cargo build --release --manifest-path bench/peers/Cargo.toml gives (memvid
+                     takes about 10000 documents)
   --collection DIR   instead of speed, how good the answers are on a collection in BEIR's layout
                      (corpus.jsonl, queries.jsonl, qrels.tsv)
   --model DIR        for that: vectors of this model, a table or (built with --features
