@@ -2,7 +2,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `add`, `ingest`, `chunk`, `files` | files, folders and texts become documents |
+//! | `add`, `ingest`, `slots`, `plan`, `chunk`, `files` | files, folders and texts become documents |
 //! | `list`, `search`, `history`, `diff` | looking, at any version |
 //! | `change` | correct, retract, forget |
 //! | `transfer` | export and import |
@@ -26,8 +26,10 @@ mod ingest;
 mod list;
 mod model;
 mod opening;
+mod plan;
 mod search;
 mod shape;
+mod slots;
 mod transfer;
 pub mod when;
 

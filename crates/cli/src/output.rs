@@ -4,7 +4,7 @@
 //! ([`text::shown`]); *JSON* is for programs, one document a line.
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
@@ -81,6 +81,18 @@ impl Out {
     pub fn table(&mut self, table: &table::Table) -> io::Result<()> {
         let text = table.render(self.width, self.color);
         self.pipe.write(&text)
+    }
+
+    /// What a person should know beside the answer, on stderr. A program finds it in the document.
+    pub fn note(&self, text: &str) {
+        if !self.json {
+            // Who does not listen is no reason to fail.
+            drop(
+                io::stderr()
+                    .lock()
+                    .write_all(format!("note: {text}\n").as_bytes()),
+            );
+        }
     }
 
     /// A document for a program.

@@ -8,60 +8,18 @@ mod common;
 mod pty;
 
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::adding::{add, counts, documents, memory, write};
 use common::places::Place;
-use common::{Ran, TempDir, command, run};
+use common::{TempDir, run};
 use pty::Terminal;
-use serde_json::{Value, json};
+use serde_json::json;
 
 in_both! {
     a_folder_is_added_once,
     a_changed_file_is_followed,
-}
-
-/// `dalsegno memory WORDS…` in a folder.
-fn memory(place: &Place, dir: &Path, words: &str) -> Command {
-    let mut command = command();
-    command
-        .current_dir(dir)
-        .arg("--store")
-        .arg(place.path())
-        .arg("memory");
-    command.args(words.split_whitespace());
-    command
-}
-
-fn add(place: &Place, dir: &Path, words: &str) -> Ran {
-    run(memory(place, dir, &format!("add kb {words} --json")))
-}
-
-/// Added, corrected, retracted, unchanged, left out.
-fn counts(added: &Value) -> [u64; 5] {
-    ["added", "corrected", "retracted", "unchanged", "left_out"]
-        .map(|name| added[name].as_u64().unwrap())
-}
-
-/// The first source, title and text of every document.
-fn documents(place: &Place, dir: &Path) -> Vec<[String; 3]> {
-    let listed = run(memory(place, dir, "ls kb --limit 0 --json"))
-        .ok()
-        .json();
-    let listed = listed["documents"].as_array().unwrap().iter();
-    let texts = listed.map(|document| {
-        let source = &document["sources"][0];
-        [source, &document["title"], &document["text"]]
-            .map(|value| value.as_str().unwrap_or("-").to_owned())
-    });
-    texts.collect()
-}
-
-fn write(dir: &Path, name: &str, text: impl AsRef<[u8]>) {
-    let path = dir.join(name);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
 }
 
 fn a_folder_is_added_once(place: &Place) {
@@ -151,7 +109,7 @@ fn a_changed_file_is_followed(place: &Place) {
             [0, 0, 1, 2, 0]
         );
     }
-    // What a person took away stays away, as long as the file does not say something else.
+    // What a person took away stays away. After forgetting, what is new may be that.
     let list = run(memory(place, dir, "ls kb --json")).ok().json();
     let id = |at: usize| list["documents"][at]["id"].to_string();
     run(memory(
@@ -173,13 +131,17 @@ fn a_changed_file_is_followed(place: &Place) {
     write(dir, "a.md", text(&["uno", "due"]));
     assert_eq!(
         counts(&add(place, dir, "a.md").ok().json()),
-        [1, 0, 0, 0, 1]
+        [0, 0, 0, 0, 2]
+    );
+    assert_eq!(
+        counts(&add(place, dir, "a.md --anew").ok().json()),
+        [2, 0, 0, 0, 0]
     );
     // A file without text has no chunks; one that is gone only counts if that is asked.
     write(dir, "a.md", "\n \n");
     assert_eq!(
         counts(&add(place, dir, "a.md").ok().json()),
-        [0, 0, 1, 0, 0]
+        [0, 0, 2, 0, 0]
     );
     write(dir, "d/b.md", "b");
     write(dir, "d/c.md", "c");

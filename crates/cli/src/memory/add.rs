@@ -1,6 +1,6 @@
 //! `dalsegno memory add`: files, folders and single texts.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
 use dalsegno_memory::{AsOf, DocId, DocKind, Filter, Memory, NewDocument};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::chunk::Sizes;
 use super::files::{self, Found};
-use super::ingest::{Counts, Ingest, said};
+use super::ingest::{Counts, How, Ingest, said};
 use super::model::{self, Model};
 use super::opening::{self, IfMissing, interrupted};
 use super::shape::VersionShape;
@@ -17,12 +17,16 @@ use crate::args::Global;
 use crate::args::memory::add::Add;
 use crate::exit::{Error, Exit, Result};
 use crate::interrupt;
-use crate::output::text::shown;
+use crate::output::text::{quoted, shown};
 use crate::output::{Out, size};
 use crate::progress::Progress;
 
+/// So often files are looked at again because others change what is known of them.
+const TRIES: usize = 20;
 /// So many documents are listed at a time.
 const PAGE: usize = 1000;
+/// What standard input is called.
+const STDIN: &str = "stdin";
 /// How wide the bar is.
 const BAR_COLUMNS: u64 = 24;
 
@@ -40,8 +44,16 @@ struct Document<'a> {
     retracted: u64,
     unchanged: u64,
     left_out: u64,
+    withheld: Vec<WithheldShape<'a>>,
     bad: &'a [Bad],
     model: Option<&'a str>,
+}
+
+/// A file of which something was forgotten, and chunks that may be that.
+#[derive(Serialize)]
+struct WithheldShape<'a> {
+    file: &'a str,
+    chunks: u64,
 }
 
 /// A file that is no text.
@@ -56,6 +68,8 @@ struct Done {
     id: Option<DocId>,
     files: usize,
     counts: Counts,
+    /// Chunks by file.
+    withheld: BTreeMap<String, u64>,
     bad: Vec<Bad>,
     version: Version,
     model: Option<String>,
@@ -110,7 +124,7 @@ fn check_files(args: &Add) -> Result<()> {
 }
 
 fn stdin_name(args: &Add) -> &str {
-    args.about.source.first().map_or("stdin", String::as_str)
+    args.about.source.first().map_or(STDIN, String::as_str)
 }
 
 async fn one(args: &Add, text: &str, memory: &Memory, model: Option<&Model>) -> Result<Done> {
@@ -141,6 +155,7 @@ async fn one(args: &Add, text: &str, memory: &Memory, model: Option<&Model>) -> 
             unchanged: 1 - is_new,
             ..Counts::default()
         },
+        withheld: BTreeMap::new(),
         bad: Vec::new(),
         version: before,
         model: None,
@@ -158,38 +173,15 @@ async fn all(
         chunk: args.chunk_bytes as usize,
         overlap: args.overlap_bytes as usize,
     };
+    let how = How {
+        about: &args.about,
+        sizes,
+        anew: args.anew,
+    };
     let progress = Progress::new("adding", out);
-    let mut ingest = Ingest::new(memory, model, &args.about, sizes);
-    let all_bytes: u64 = found.iter().map(|file| file.bytes).sum();
-    let mut done_bytes = 0;
+    let mut ingest = Ingest::new(memory, model, how);
     let mut bad = Vec::new();
-    let mut result = Ok(());
-    for (at, file) in found.iter().enumerate() {
-        match files::read(file) {
-            Err(why) => bad.push(Bad {
-                file: file.name.clone(),
-                why,
-            }),
-            Ok(text) => {
-                let show = |chunk: usize, of: usize, counts: &Counts| {
-                    progress.say(|| {
-                        let here = file.bytes * chunk as u64 / of.max(1) as u64;
-                        let chunks = size::count(counts.chunks(), "chunk");
-                        let bar = bar(done_bytes + here, all_bytes);
-                        format!("{bar} {} of {} files, {chunks}", at, found.len())
-                    });
-                };
-                result = ingest.file(&file.name, &text, show).await;
-            }
-        }
-        if result.is_err() {
-            break;
-        }
-        done_bytes += file.bytes;
-    }
-    if result.is_ok() {
-        result = ingest.flush().await;
-    }
+    let mut result = bring_in(found, &mut ingest, &mut bad, &progress).await;
     if result.is_ok() && args.prune {
         result = prune(args, found, memory, &mut ingest).await;
     }
@@ -199,10 +191,54 @@ async fn all(
         id: None,
         files: found.len() - bad.len(),
         counts: ingest.counts,
+        withheld: ingest.withheld,
         bad,
         version: Version::START,
         model: None,
     })
+}
+
+/// Brings files in, and those that others changed meanwhile once more.
+async fn bring_in(
+    found: &[Found],
+    ingest: &mut Ingest<'_>,
+    bad: &mut Vec<Bad>,
+    progress: &Progress,
+) -> Result<()> {
+    let mut files: Vec<&Found> = found.iter().collect();
+    for _ in 0..TRIES {
+        let all_bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        let mut done_bytes = 0;
+        for (at, file) in files.iter().enumerate() {
+            let text = match files::read(file) {
+                Ok(text) => text,
+                Err(why) => {
+                    let file = file.name.clone();
+                    bad.push(Bad { file, why });
+                    continue;
+                }
+            };
+            let show = |chunk: usize, of: usize, counts: &Counts| {
+                progress.say(|| {
+                    let here = file.bytes * chunk as u64 / of.max(1) as u64;
+                    let chunks = size::count(counts.chunks(), "chunk");
+                    let bar = bar(done_bytes + here, all_bytes);
+                    format!("{bar} {} of {} files, {chunks}", at, files.len())
+                });
+            };
+            ingest.file(file.origin(), &text, show).await?;
+            done_bytes += file.bytes;
+        }
+        ingest.flush().await?;
+        let again = ingest.take_again();
+        files.retain(|file| again.contains(&file.name));
+        if files.is_empty() {
+            return Ok(());
+        }
+    }
+    let names = files.iter().map(|file| shown(&file.name));
+    let names = names.collect::<Vec<_>>().join(", ");
+    Err(Error::failed(format!("others change {names} all the time")).hint("try again later"))
 }
 
 /// As in `[######------]  50%`.
@@ -234,32 +270,41 @@ async fn prune(
             folder => Path::new(name).starts_with(folder),
         })
     };
+    let mut gone = BTreeSet::new();
     let mut after = None;
     loop {
         let page = memory
             .list(&Filter::default(), AsOf::Now, after, PAGE)
             .await?;
         let Some(last) = page.last() else {
-            return Ok(());
+            break;
         };
         after = Some(last.id);
         for document in page {
             let source = document.content.sources.first();
-            let place = source.and_then(|source| source.rsplit_once('#'));
-            let Some((name, number)) = place else {
-                continue;
-            };
-            let gone = !seen.contains(name) && is_in(name) && !Path::new(name).exists();
-            if let (true, Ok(number)) = (gone, number.parse()) {
-                ingest.gone(name, number, document.id).await?;
+            if let Some((name, _)) = source.and_then(|source| source.rsplit_once('#'))
+                && !seen.contains(name)
+                && is_in(name)
+                && !Path::new(name).exists()
+            {
+                gone.insert(name.to_owned());
             }
         }
     }
+    for name in gone {
+        ingest.gone(&name).await?;
+    }
+    Ok(())
 }
 
 fn say(args: &Add, done: &Done, out: &mut Out) -> Result<()> {
     let counts = &done.counts;
     if out.is_json() {
+        let withheld = done.withheld.iter();
+        let withheld = withheld.map(|(file, chunks)| WithheldShape {
+            file,
+            chunks: *chunks,
+        });
         return Ok(out.json(&Document {
             schema: "dalsegno.memory-add/1",
             memory: &args.memory,
@@ -271,6 +316,7 @@ fn say(args: &Add, done: &Done, out: &mut Out) -> Result<()> {
             retracted: counts.retracted,
             unchanged: counts.unchanged,
             left_out: counts.left_out,
+            withheld: withheld.collect(),
             bad: &done.bad,
             model: done.model.as_deref(),
         })?);
@@ -288,12 +334,20 @@ fn say(args: &Add, done: &Done, out: &mut Out) -> Result<()> {
     for bad in &done.bad {
         out.line(format!("left out {}: it {}", shown(&bad.file), bad.why))?;
     }
+    for (file, chunks) in &done.withheld {
+        let chunks = size::count(*chunks, "chunk");
+        let (name, again) = (shown(file), add_again(args, file));
+        out.note(&format!(
+            "{name}: {chunks} left out: something of this file was forgotten, and may be among them; \
+             once the file no longer has it: {again} --anew"
+        ));
+    }
     let mut words = vec![format!("{} added", size::count(counts.added, "chunk"))];
     for (count, what) in [
         (counts.corrected, "corrected"),
         (counts.retracted, "retracted"),
         (counts.unchanged, "as before"),
-        (counts.left_out, "left as retracted or forgotten"),
+        (counts.left_out, "left out as retracted or forgotten"),
     ] {
         if count > 0 {
             words.push(format!("{count} {what}"));
@@ -304,4 +358,15 @@ fn say(args: &Add, done: &Done, out: &mut Out) -> Result<()> {
     Ok(out.line(format!(
         "{words}, of {files}; {memory} is at version {version}"
     ))?)
+}
+
+/// How one of the files is added.
+fn add_again(args: &Add, name: &str) -> String {
+    let (memory, quoted_name) = (quoted(&args.memory), quoted(name));
+    let from_stdin = args.paths.iter().any(|path| path == Path::new("-"));
+    match from_stdin && name == stdin_name(args) {
+        true if name == STDIN => format!("dalsegno memory add {memory} -"),
+        true => format!("dalsegno memory add {memory} - --source {quoted_name}"),
+        false => format!("dalsegno memory add {memory} {quoted_name}"),
+    }
 }

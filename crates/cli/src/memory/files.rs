@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use dalsegno_memory::LABEL_LIMIT_BYTES;
 
+use super::slots::Origin;
 use crate::exit::{Error, Result};
 use crate::output::text::shown;
 
@@ -27,6 +28,16 @@ pub struct Found {
     pub name: String,
     /// Its length, for showing how far it is.
     pub bytes: u64,
+}
+
+impl Found {
+    /// As what a memory knows it.
+    pub fn origin(&self) -> Origin<'_> {
+        Origin {
+            name: &self.name,
+            is_input: self.path.is_none(),
+        }
+    }
 }
 
 /// The files that were named, and those in the folders that were. Each once, in the order given, and

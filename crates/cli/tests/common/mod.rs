@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
+pub mod adding;
 pub mod models;
 pub mod owner;
 pub mod places;

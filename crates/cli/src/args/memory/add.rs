@@ -11,8 +11,8 @@ use super::{About, ModelArg};
 ///
 /// Files are cut into chunks, by their headings if they are Markdown (.md, .markdown) and by
 /// paragraphs; the source of a chunk is `PATH#NUMBER`, with the path as you give it. The same
-/// file again adds nothing. Of a changed file, chunks that differ are corrected and those that are
-/// gone are retracted; all of it stays in the history. In folders hidden files are passed over, and
+/// file again adds nothing. Of a changed file, what is new is added or corrects what was there before,
+/// and what is gone is retracted; all of it stays in the history. In folders hidden files are passed over, and
 /// links are not followed. What is no text (UTF-8) is named and left out, and then the exit code is 1.
 ///
 /// Makes the store if there is none. Ctrl-C leaves what was added so far; the same command goes on.
@@ -59,6 +59,13 @@ pub struct Add {
     /// Retract the chunks of files that are gone from these folders
     #[arg(long)]
     pub prune: bool,
+    /// Take files as they are now, also what somebody retracted, and what may have been forgotten
+    ///
+    /// Once something of a file was forgotten, nobody can tell whether a text that is new in it is that:
+    /// such chunks are left out, and the command says so. This is your word that the file is right.
+    /// What is forgotten later counts again.
+    #[arg(long, conflicts_with = "text")]
+    pub anew: bool,
     /// How many bytes a chunk has, at most
     #[arg(long, value_name = "BYTES", default_value_t = 1200)]
     #[arg(value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
