@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `add`, `ingest`, `slots`, `plan`, `chunk`, `files` | files, folders and texts become documents |
 //! | `list`, `search`, `history`, `diff` | looking, at any version |
-//! | `change` | correct, retract, forget |
+//! | `change`, `forget`, `remains` | correct, retract, forget |
 //! | `transfer` | export and import |
 //! | `opening`, `model`, `when`, `shape` | what they share: stores, models, times, words |
 //!
@@ -21,12 +21,14 @@ mod change;
 mod chunk;
 mod diff;
 mod files;
+mod forget;
 mod history;
 mod ingest;
 mod list;
 mod model;
 mod opening;
 mod plan;
+mod remains;
 mod search;
 mod shape;
 mod slots;
@@ -48,7 +50,7 @@ pub fn run(command: &MemoryCommand, global: &Global, out: &mut Out) -> Result<Ex
         MemoryCommand::Diff(args) => diff::run(args, global, out),
         MemoryCommand::Correct(args) => change::correct(args, global, out),
         MemoryCommand::Retract(args) => change::retract(args, global, out),
-        MemoryCommand::Forget(args) => change::forget(args, global, out),
+        MemoryCommand::Forget(args) => forget::forget(args, global, out),
         MemoryCommand::Export(args) => transfer::export(args, global, out),
         MemoryCommand::Import(args) => transfer::import(args, global, out),
     }

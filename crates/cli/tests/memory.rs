@@ -305,7 +305,20 @@ fn what_is_forgotten_is_gone(place: &Place) {
     let got = memory(place, "get|people|1").ends(1);
     assert!(got.stderr.contains("forgotten by ada at"), "{got:?}");
     assert!(got.stderr.contains(": asked"), "{got:?}");
-    memory(place, "forget|people|1|--reason|again|--yes").ends(1);
+    // Again, there is nothing to do.
+    for again in [
+        "forget|people|1|--reason|again|--yes",
+        "forget|people|2|--all-revisions|--reason|again|--yes",
+    ] {
+        let again = memory(place, again).ok();
+        assert!(again.stdout.contains("forgotten before"), "{again:?}");
+    }
+    let again = json(place, "forget|people|1|2|--reason|again|--yes");
+    assert_eq!(
+        (&again["ids"], &again["before"], &again["version"]),
+        (&json!([]), &json!([1, 2]), &done["version"])
+    );
+    memory(place, "forget|people|1|9|--reason|again|--yes").ends(1);
     let history = json(place, "history|people|2");
     assert_eq!(history["revisions"][0]["content"], json!(null));
     assert_eq!(ids(&json(place, "ls|people")["documents"]), [3]);

@@ -1,32 +1,15 @@
-//! `dalsegno memory correct`, `retract` and `forget`.
-
-use std::collections::BTreeSet;
+//! `dalsegno memory correct` and `retract`.
 
 use dalsegno_memory::{DocId, Document, Memory, NewDocument};
-use dalsegno_store::Version;
-use serde::Serialize;
 
 use super::model;
 use super::opening::{self, IfMissing};
-use super::shape::{self, VersionShape};
+use super::shape::Changed;
 use crate::args::Global;
-use crate::args::memory::change::{Correct, Forget, Retract};
-use crate::exit::{Error, Exit, Result};
+use crate::args::memory::change::{Correct, Retract};
+use crate::exit::{Exit, Result};
+use crate::output::Out;
 use crate::output::text::shown;
-use crate::output::{Out, size};
-
-/// `dalsegno.memory-change/1`
-#[derive(Serialize)]
-struct Changed<'a> {
-    schema: &'static str,
-    memory: &'a str,
-    what: &'static str,
-    ids: Vec<u64>,
-    corrects: Option<u64>,
-    /// Nothing was changed: --yes is missing.
-    dry_run: bool,
-    version: VersionShape,
-}
 
 /// Corrects.
 ///
@@ -42,7 +25,11 @@ pub fn correct(args: &Correct, global: &Global, out: &mut Out) -> Result<Exit> {
     });
     let (id, version) = done?;
     match out.is_json() {
-        true => say_json(name, "corrected", &[id], Some(old), version, out)?,
+        true => {
+            let mut changed = Changed::new(name, "corrected", &[id], version);
+            changed.corrects = Some(old.0);
+            out.json(&changed)?;
+        }
         false => {
             let (memory, version) = (shown(name), version.sequence);
             out.line(format!(
@@ -110,7 +97,7 @@ pub fn retract(args: &Retract, global: &Global, out: &mut Out) -> Result<Exit> {
         Ok(memory.retract(id, &args.reason).await?)
     })?;
     match out.is_json() {
-        true => say_json(name, "retracted", &[id], None, version, out)?,
+        true => out.json(&Changed::new(name, "retracted", &[id], version))?,
         false => {
             let (memory, version) = (shown(name), version.sequence);
             out.line(format!(
@@ -119,100 +106,4 @@ pub fn retract(args: &Retract, global: &Global, out: &mut Out) -> Result<Exit> {
         }
     }
     Ok(Exit::Done)
-}
-
-/// Forgets.
-///
-/// # Errors
-/// There is no such document, or the memory cannot be written.
-pub fn forget(args: &Forget, global: &Global, out: &mut Out) -> Result<Exit> {
-    let (name, by) = (&args.memory, &args.who.by);
-    if !args.yes {
-        return opening::read(global, name, async |memory| would(args, &memory, out).await);
-    }
-    let forgotten = opening::write(global, name, IfMissing::Fail, by, async |memory| {
-        let ids = meant(args, &memory).await?;
-        Ok(memory.forget(&ids, &args.reason).await?)
-    })?;
-    match out.is_json() {
-        true => say_json(
-            name,
-            "forgotten",
-            &forgotten.ids,
-            None,
-            forgotten.version,
-            out,
-        )?,
-        false => {
-            let count = size::count(forgotten.ids.len() as u64, "document");
-            let (memory, version) = (shown(name), forgotten.version.sequence);
-            out.line(format!(
-                "{count} forgotten; {memory} is at version {version}"
-            ))?;
-        }
-    }
-    Ok(Exit::Done)
-}
-
-/// The documents that are to be forgotten.
-async fn meant(args: &Forget, memory: &Memory) -> Result<Vec<DocId>> {
-    let mut ids: BTreeSet<DocId> = args.ids.iter().copied().map(DocId).collect();
-    if args.all_revisions {
-        for id in &args.ids {
-            let revisions = memory.history(DocId(*id)).await?;
-            let there = revisions
-                .iter()
-                .filter(|revision| revision.content.is_some());
-            ids.extend(there.map(|revision| revision.id));
-        }
-    }
-    Ok(ids.into_iter().collect())
-}
-
-/// Says what would be forgotten.
-async fn would(args: &Forget, memory: &Memory, out: &mut Out) -> Result<Exit> {
-    let ids = meant(args, memory).await?;
-    for id in &ids {
-        // Fails if it is not there, or forgotten.
-        let document = memory.get(*id).await?;
-        if !out.is_json() {
-            let text = shape::in_short(&document.content);
-            out.line(format!("would forget {id}, {}: {text}", document.kind))?;
-        }
-    }
-    if out.is_json() {
-        out.json(&Changed {
-            schema: "dalsegno.memory-change/1",
-            memory: &args.memory,
-            what: "forgotten",
-            ids: ids.iter().map(|id| id.0).collect(),
-            corrects: None,
-            dry_run: true,
-            version: memory.version().await?.into(),
-        })?;
-    }
-    Err(Error::new(
-        Exit::NeedsPerson,
-        "nothing was forgotten: it cannot be undone",
-    )
-    .hint("add --yes to do it"))
-}
-
-fn say_json(
-    memory: &str,
-    what: &'static str,
-    ids: &[DocId],
-    corrects: Option<DocId>,
-    version: Version,
-    out: &mut Out,
-) -> Result<()> {
-    Ok(out.json(&Changed {
-        schema: "dalsegno.memory-change/1",
-        memory,
-        what,
-        ids: ids.iter().map(|id| id.0).collect(),
-        corrects: corrects.map(|id| id.0),
-        dry_run: false,
-        version: version.into(),
-    })?)
 }

@@ -1,5 +1,6 @@
 //! Opening a memory: to look at it, or to write to it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_memory::Memory;
@@ -51,6 +52,22 @@ pub fn write<T>(
     by: &str,
     write: impl AsyncFnOnce(Memory) -> Result<T>,
 ) -> Result<T> {
+    write_in(global, name, missing, by, async |memory, _| {
+        write(memory).await
+    })
+}
+
+/// The same, with the store.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_in<T>(
+    global: &Global,
+    name: &str,
+    missing: IfMissing,
+    by: &str,
+    write: impl AsyncFnOnce(Memory, Arc<dyn Store>) -> Result<T>,
+) -> Result<T> {
     // Before a store is made for it.
     StreamId::memory(name)?;
     runtime::block_on(async {
@@ -60,7 +77,8 @@ pub fn write<T>(
                 must_be_there(&*opened.store(), name).await?;
             }
             opened.check_writable().await?;
-            write(Memory::open(opened.store(), name).await?.by(by)).await
+            let memory = Memory::open(opened.store(), name).await?.by(by);
+            write(memory, opened.store()).await
         };
         let done = done.await;
         // The memory is gone by now, and has kept its indexes.

@@ -2,10 +2,11 @@
 
 use std::io;
 
-use dalsegno_memory::{Content, Document, Ended, HowEnded};
+use dalsegno_memory::{Content, DocId, Document, Ended, HowEnded};
 use dalsegno_store::Version;
 use serde::Serialize;
 
+use super::remains::{Part, Twin};
 use crate::output::style::Style;
 use crate::output::text::{fit, shown, shown_lines};
 use crate::output::{Out, time};
@@ -24,6 +25,49 @@ impl From<Version> for VersionShape {
         VersionShape {
             sequence: version.sequence,
             hash: version.hash.to_string(),
+        }
+    }
+}
+
+/// `dalsegno.memory-change/1`
+#[derive(Serialize)]
+pub struct Changed<'a> {
+    schema: &'static str,
+    memory: &'a str,
+    what: &'static str,
+    ids: Vec<u64>,
+    /// Of a correction: in whose place it is.
+    pub corrects: Option<u64>,
+    /// Of forgetting: what was forgotten by an earlier command.
+    pub before: Vec<u64>,
+    /// Of forgetting: what has a part of it.
+    pub still_in: &'a [Part],
+    /// Of forgetting: what else is the same.
+    pub also_in: &'a [Twin],
+    /// Nothing was changed: --yes is missing.
+    pub dry_run: bool,
+    version: VersionShape,
+}
+
+impl<'a> Changed<'a> {
+    /// That documents of a memory were changed.
+    pub fn new(
+        memory: &'a str,
+        what: &'static str,
+        ids: &[DocId],
+        version: Version,
+    ) -> Changed<'a> {
+        Changed {
+            schema: "dalsegno.memory-change/1",
+            memory,
+            what,
+            ids: ids.iter().map(|id| id.0).collect(),
+            corrects: None,
+            before: Vec::new(),
+            still_in: &[],
+            also_in: &[],
+            dry_run: false,
+            version: version.into(),
         }
     }
 }

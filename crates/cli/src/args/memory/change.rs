@@ -66,14 +66,17 @@ pub struct Retract {
 /// the memory. That there was a document, when, by whom, and the reason for forgetting it stays, and
 /// all hashes are as before. Earlier texts of a corrected document are documents of their own:
 /// --all-revisions takes them too. Exports and copies that were made before are not touched.
+/// Neighbours of a chunk that repeat a part of it, and other memories that have the same document,
+/// are named and not touched either. What was forgotten before is no error; if that was cut off, this
+/// finishes it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   dalsegno memory forget people 7 --reason 'she asked for it' --yes
   dalsegno memory forget people 7 8 9 --all-revisions --reason 'GDPR request 4711' --yes
 
-Exit codes: 0 forgotten; 1 failed, and nothing is forgotten; 3 --yes is missing; 4 the store is
-damaged")]
+Exit codes: 0 forgotten, now or before; 1 failed, and nothing is forgotten; 3 --yes is missing; 4
+the store is damaged")]
 pub struct Forget {
     /// The memory
     #[arg(value_name = "MEMORY")]
