@@ -7,6 +7,7 @@ mod common;
 #[path = "common/pty.rs"]
 mod pty;
 
+use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -247,6 +248,69 @@ fn what_is_no_text_is_named_and_left_out() {
             .contains("nowhere")
     );
     add(&place, dir.path(), "").ends(2);
+}
+
+/// Under whatever names it is given.
+#[test]
+fn a_file_that_is_named_twice_is_taken_once() {
+    let (place, dir) = (Place::folder(), TempDir::new());
+    write(dir.path(), "a/x.md", "x");
+    write(dir.path(), "b/y.md", "y");
+    for (names, counted) in [
+        ("a/x.md b/../a/x.md a ./a", [1, 0, 0, 0, 0]),
+        ("b/../a/x.md a/x.md", [1, 0, 0, 0, 0]),
+        ("a/x.md a/x.md b", [1, 0, 0, 1, 0]),
+    ] {
+        let added = add(&place, dir.path(), names).ok().json();
+        assert_eq!(counts(&added), counted, "{names}");
+        let files = 1 + names.ends_with('b') as u64;
+        assert_eq!(added["files"], files, "{names}");
+    }
+}
+
+/// A folder that cannot be read: as root that is one whose path is too long.
+#[test]
+fn a_folder_that_cannot_be_read_is_named_and_left_out() {
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+    let (place, dir) = (Place::folder(), TempDir::new());
+    write(dir.path(), "d/a.md", "good");
+    write(dir.path(), "d/z.md", "good, too");
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY;
+    let mut folder = openat(CWD, dir.join("d"), flags, Mode::empty()).unwrap();
+    for _ in 0..20 {
+        let name = "n".repeat(250);
+        mkdirat(&folder, &name, Mode::RWXU).unwrap();
+        folder = openat(&folder, &name, flags, Mode::empty()).unwrap();
+    }
+    let ran = run(memory(&place, dir.path(), "add kb d")).ends(1);
+    assert!(ran.stdout.contains("it cannot be read: "), "{ran:?}");
+    assert!(ran.stdout.contains("2 chunks added, of 2 files"), "{ran:?}");
+    let ran = add(&place, dir.path(), "d --skip-bad --prune").ok().json();
+    assert_eq!((counts(&ran), &ran["files"]), ([0, 0, 0, 2, 0], &json!(2)));
+    assert_eq!(ran["bad"].as_array().unwrap().len(), 1, "{ran}");
+}
+
+/// Who writes to standard input may take their time: nobody else has to wait for it.
+#[test]
+fn nothing_is_locked_while_standard_input_is_read() {
+    let (place, dir) = (Place::folder(), TempDir::new());
+    let mut command = memory(&place, dir.path(), "add kb - --json");
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"begun").unwrap();
+    for _ in 0..10 {
+        add(&place, dir.path(), "--text meanwhile").ok();
+    }
+    let pid = child.id().to_string();
+    drop(Command::new("kill").args(["-INT", &pid]).output());
+    // Its end of the pipe stays open.
+    let input = child.stdin.take();
+    let ended = child.wait_with_output().unwrap();
+    drop(input);
+    assert_eq!(ended.status.code(), Some(130));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("nothing was added"), "{said}");
+    assert_eq!(documents(&place, dir.path()).len(), 10);
 }
 
 /// Fifty megabytes are one file like any other, and nothing is one, too.

@@ -8,7 +8,7 @@ use dalsegno_store::Version;
 use serde::Serialize;
 
 use super::chunk::Sizes;
-use super::files::{self, Found};
+use super::files::{self, Bad, Found};
 use super::ingest::{Counts, How, Ingest, said};
 use super::model::{self, Model};
 use super::opening::{self, IfMissing, interrupted};
@@ -56,13 +56,6 @@ struct WithheldShape<'a> {
     chunks: u64,
 }
 
-/// A file that is no text.
-#[derive(Serialize)]
-struct Bad {
-    file: String,
-    why: String,
-}
-
 /// What was done.
 struct Done {
     id: Option<DocId>,
@@ -83,14 +76,14 @@ pub fn run(args: &Add, global: &Global, out: &mut Out) -> Result<Exit> {
     if args.text.is_none() {
         check_files(args)?;
     }
-    let found = files::find(&args.paths, &args.ext, stdin_name(args))?;
     interrupt::watch();
+    let (found, bad) = files::find(&args.paths, &args.ext, stdin_name(args))?;
     let by = &args.who.by;
     let done = opening::write(global, &args.memory, IfMissing::Make, by, async |memory| {
         let model = model::to_write(&memory, &args.model).await?;
         let mut done = match &args.text {
             Some(text) => one(args, text, &memory, model.as_ref()).await?,
-            None => all(args, &found, &memory, model.as_ref(), out).await?,
+            None => all(args, &found, bad, &memory, model.as_ref(), out).await?,
         };
         done.version = memory.version().await?;
         done.model = model.map(|model| model.name().to_owned());
@@ -165,6 +158,7 @@ async fn one(args: &Add, text: &str, memory: &Memory, model: Option<&Model>) -> 
 async fn all(
     args: &Add,
     found: &[Found],
+    mut bad: Vec<Bad>,
     memory: &Memory,
     model: Option<&Model>,
     out: &Out,
@@ -180,7 +174,7 @@ async fn all(
     };
     let progress = Progress::new("adding", out);
     let mut ingest = Ingest::new(memory, model, how);
-    let mut bad = Vec::new();
+    let not_read = bad.len();
     let mut result = bring_in(found, &mut ingest, &mut bad, &progress).await;
     if result.is_ok() && args.prune {
         result = prune(args, found, memory, &mut ingest).await;
@@ -189,7 +183,7 @@ async fn all(
     result?;
     Ok(Done {
         id: None,
-        files: found.len() - bad.len(),
+        files: found.len() - (bad.len() - not_read),
         counts: ingest.counts,
         withheld: ingest.withheld,
         bad,
@@ -285,7 +279,7 @@ async fn prune(
             if let Some((name, _)) = source.and_then(|source| source.rsplit_once('#'))
                 && !seen.contains(name)
                 && is_in(name)
-                && !Path::new(name).exists()
+                && files::is_gone(name)
             {
                 gone.insert(name.to_owned());
             }
