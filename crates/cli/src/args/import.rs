@@ -19,10 +19,18 @@ Examples:
 
 Exit codes: 0 imported, or all of it was here; 1 failed; 4 the file or the store is damaged")]
 pub struct Import {
+    /// What
+    #[command(flatten)]
+    pub from: FromFile,
+}
+
+/// What is to be read, of `import` and of `memory import`.
+#[derive(Args, Clone, Debug)]
+pub struct FromFile {
     /// The file; - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Another name for the file's only run
+    /// Another name for the only one that is in it
     #[arg(long = "as", value_name = "NAME")]
     pub name: Option<String>,
     /// Make the store if there is none

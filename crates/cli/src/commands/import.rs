@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::export::Stream;
 use crate::address::Place;
 use crate::args::Global;
-use crate::args::import::Import;
+use crate::args::import::{FromFile, Import};
 use crate::exit::{Error, Exit, Result};
 use crate::interrupt::{self, HalfMade};
 use crate::open::{self, Opened};
@@ -38,10 +38,8 @@ struct Document {
 /// # Errors
 /// The file or the store cannot be read, or they contradict each other.
 pub fn run(args: &Import, global: &Global, out: &mut Out) -> Result<Exit> {
-    let name = args.name.as_deref().map(StreamId::run).transpose()?;
-    read(&args.file, name.as_ref(), args.create, global, out, |_| {
-        Ok(())
-    })
+    let name = args.from.name.as_deref().map(StreamId::run).transpose()?;
+    read(&args.from, name.as_ref(), global, out, |_| Ok(()))
 }
 
 /// Reads a file, or standard input, into the store, if `check` has nothing against what is in it.
@@ -49,13 +47,13 @@ pub fn run(args: &Import, global: &Global, out: &mut Out) -> Result<Exit> {
 /// # Errors
 /// The file or the store cannot be read, or they contradict each other.
 pub fn read(
-    file: &Path,
+    from: &FromFile,
     name: Option<&StreamId>,
-    create: bool,
     global: &Global,
     out: &mut Out,
     check: impl FnOnce(&PortableReport) -> Result<()>,
 ) -> Result<Exit> {
+    let file = from.file.as_path();
     let spooled = match file == Path::new("-") {
         true => Some(spool().map_err(interrupt::or)?),
         false => None,
@@ -68,7 +66,7 @@ pub fn read(
     })?;
     let found = verify_portable(BufReader::with_capacity(1 << 20, opened));
     check(&found.map_err(StoreError::from)?)?;
-    let store = match create {
+    let store = match from.create {
         true => open::writer_or_new(&global.store)?,
         false => open::writer(global).map_err(|e| no_store(e, global))?,
     };

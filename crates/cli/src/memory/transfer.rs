@@ -36,15 +36,9 @@ pub fn export(args: &Export, global: &Global, out: &mut Out) -> Result<Exit> {
 /// # Errors
 /// The file is no memory, the file or the store cannot be read, or they contradict each other.
 pub fn import(args: &Import, global: &Global, out: &mut Out) -> Result<Exit> {
-    let name = args.name.as_deref().map(StreamId::memory).transpose()?;
-    read::read(
-        &args.file,
-        name.as_ref(),
-        args.create,
-        global,
-        out,
-        only_memories,
-    )
+    let from = &args.from;
+    let name = from.name.as_deref().map(StreamId::memory).transpose()?;
+    read::read(from, name.as_ref(), global, out, only_memories)
 }
 
 fn only_memories(file: &PortableReport) -> Result<()> {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::super::import::FromFile;
+
 /// Write a memory into one portable file
 ///
 /// The file has every event and every text with their hashes, and can be verified by itself
@@ -42,13 +44,7 @@ Examples:
 
 Exit codes: 0 imported, or all of it was here; 1 failed; 4 the file or the store is damaged")]
 pub struct Import {
-    /// The file; - for standard input
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// Another name for it here
-    #[arg(long = "as", value_name = "NAME")]
-    pub name: Option<String>,
-    /// Make the store if there is none
-    #[arg(long)]
-    pub create: bool,
+    /// What
+    #[command(flatten)]
+    pub from: FromFile,
 }
