@@ -81,6 +81,21 @@ pub struct Global {
     pub color: Color,
 }
 
+/// A variable that an option may be in; none if it is blank there, which is as good as not set.
+fn unless_blank(variable: &'static str) -> Option<&'static str> {
+    let value = std::env::var_os(variable);
+    let is_blank = value.is_some_and(|value| value.to_string_lossy().trim().is_empty());
+    (!is_blank).then_some(variable)
+}
+
+/// Text that says something.
+fn not_blank(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("it is blank: say something, or leave the option out".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
 /// When to use colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {

@@ -195,9 +195,27 @@ impl From<MemoryError> for Error {
                 Some((what, hint)) => Error::failed(what).hint(hint),
                 None => Error::failed(what),
             },
+            MemoryError::TooLarge { what, size, limit } => {
+                let unit = unit_of(what);
+                Error::usage(format!(
+                    "{what} has {size}{unit}, the limit is {limit}{unit}: cut it into smaller parts"
+                ))
+            }
             MemoryError::Moved { .. } | MemoryError::Random(_) => Error::failed(what),
             _ => Error::usage(what),
         }
+    }
+}
+
+/// In what the size of something in a memory is counted.
+fn unit_of(what: &str) -> &'static str {
+    match what {
+        "the limit of a search" => " hits",
+        "a list of documents to forget" => " documents",
+        "the sources of a document" => " sources",
+        "the tags of a document" => " tags",
+        what if what.contains("dimensions") => "",
+        _ => " bytes",
     }
 }
 

@@ -78,6 +78,14 @@ pub fn watch() {
     });
 }
 
+/// A file that may not grow (`ulimit -f`) is an error of the write from now on, and not the end of the
+/// process without a word. Inside of a runtime.
+pub fn let_writes_fail() {
+    let file_limit = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    // The handler stays when nobody listens. Without one the signal just ends the command.
+    drop(signal(file_limit));
+}
+
 fn wait(ready: mpsc::Sender<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

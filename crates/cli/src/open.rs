@@ -27,7 +27,9 @@ mod folder;
 
 #[cfg(feature = "postgres")]
 pub use database::Database;
-pub use folder::{absolute, letters, not_opened, owner_now, owner_within, reader_if_made};
+pub use folder::{
+    absolute, letters, not_made, not_opened, owner_now, owner_within, reader_if_made,
+};
 
 /// A store that is open.
 #[derive(Clone, Debug)]
@@ -139,7 +141,7 @@ pub fn writer(global: &Global) -> Result<Opened> {
 pub fn writer_or_new(store: &Path) -> Result<Opened> {
     match Place::of(store) {
         Place::Folder(dir) => {
-            let opened = LocalStore::open(dir).map_err(|e| not_opened(dir, e))?;
+            let opened = LocalStore::open(dir).map_err(|e| not_made(dir, e))?;
             Ok(Opened::Folder(opened))
         }
         Place::Database(address) => database(address, true),

@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use crate::exit::{Error, Result};
+use crate::interrupt;
 
 /// Runs a command's future to its end.
 ///
@@ -13,5 +14,8 @@ pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
         .enable_all()
         .build()
         .map_err(|e| Error::failed(format!("cannot start: {e}")))?;
-    runtime.block_on(future)
+    runtime.block_on(async {
+        interrupt::let_writes_fail();
+        future.await
+    })
 }

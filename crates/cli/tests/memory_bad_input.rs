@@ -62,7 +62,13 @@ fn queries() {
     assert!(found["words_left_out"].as_u64().unwrap() > 100_000);
     let refused = search(&place, &vec![b'x'; (1 << 20) + 1]).ends(2);
     assert!(
-        refused.stderr.contains("1048577, the limit is 1048576"),
+        refused.stderr.contains("the limit is 1048576 bytes"),
+        "{refused:?}"
+    );
+    // However much there is, no more of it is read than tells that.
+    let refused = search(&place, &vec![b'x'; 3 << 20]).ends(2);
+    assert!(
+        refused.stderr.contains("the limit is 1048576 bytes"),
         "{refused:?}"
     );
     let refused = search(&place, b"caf\xe9").ends(2);
@@ -71,7 +77,10 @@ fn queries() {
         "{refused:?}"
     );
     let refused = memory(&place, "search|kitchen|salt|--limit|10001").ends(2);
-    assert!(refused.stderr.contains("the limit is 10000"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("the limit is 10000 hits"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -157,7 +166,15 @@ fn documents() {
     let tag = "t".repeat(1001);
     let refused = memory(&place, &format!("add|kitchen|--text|x|--tag|{tag}")).ends(2);
     assert!(
-        refused.stderr.contains("a tag has 1001, the limit is 1000"),
+        refused
+            .stderr
+            .contains("a tag has 1001 bytes, the limit is 1000 bytes"),
+        "{refused:?}"
+    );
+    let tags = "|--tag|t".repeat(65);
+    let refused = memory(&place, &format!("add|kitchen|--text|x{tags}")).ends(2);
+    assert!(
+        refused.stderr.contains("has 65 tags, the limit is 64 tags"),
         "{refused:?}"
     );
     // What a store says cannot move the cursor.
@@ -176,6 +193,70 @@ fn documents() {
         assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{text}");
         assert!(text.contains("evil"), "{text}");
     }
+}
+
+/// What says nothing is no answer to what was asked.
+#[test]
+fn what_is_blank() {
+    let place = kitchen();
+    for blank in ["", " ", "\t\n"] {
+        for words in [
+            "add|kitchen|--text|x|--key",
+            "add|kitchen|--text|x|--tag",
+            "add|kitchen|--text|x|--source",
+            "add|kitchen|--text|x|--title",
+            "add|kitchen|--text|x|--by",
+            "add|kitchen|--text",
+            "correct|kitchen|1|--text",
+            "correct|kitchen|1|--source",
+            "retract|kitchen|1|--by",
+            "ls|kitchen|--tag",
+            "search|kitchen|salt|--any-tag",
+        ] {
+            let refused = memory(&place, &format!("{words}|{blank}")).ends(2);
+            assert!(refused.stderr.contains("is blank"), "{words}: {refused:?}");
+        }
+    }
+    memory(&place, "add|kitchen|--text|x|--scope|agent/ ").ends(2);
+    // In the environment it is as good as nothing.
+    let mut add = command();
+    add.arg("--store").arg(place.path());
+    add.args(["memory", "add", "kitchen", "--text", "y", "--json"]);
+    add.env("DALSEGNO_MODEL", "").env("USER", " ");
+    assert_eq!(run(add).ok().json()["model"], json!(null));
+    let got = memory(&place, "get|kitchen|2|--json").ok().json();
+    assert_eq!(got["by"], "somebody");
+}
+
+/// Where a store cannot be made, it is said that it could not, and where.
+#[test]
+fn stores_that_cannot_be_made() {
+    let place = Place::folder();
+    let file = place.beside("file");
+    std::fs::write(&file, "x").unwrap();
+    for store in [file.join("store"), "/proc/nothing/store".into()] {
+        let words = ["memory", "add", "k", "--text", "x"];
+        let refused = dalsegno(&store, words).ends(1);
+        let said = format!("cannot make a store in {}: ", store.display());
+        assert!(refused.stderr.contains(&said), "{refused:?}");
+    }
+}
+
+/// A limit of the shell is an error like any other, and not the end of the process.
+#[test]
+fn files_that_may_not_grow() {
+    let place = Place::folder();
+    memory(&place, "add|k|--text|x").ok();
+    let text = place.beside("large.txt");
+    std::fs::write(&text, "All work and no play.\n\n".repeat(20_000)).unwrap();
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -f 20; exec \"$@\"", "sh"]);
+    limited.arg(env!("CARGO_BIN_EXE_dalsegno"));
+    limited.arg("--store").arg(place.path());
+    limited.args(["memory", "add", "k"]).arg(text);
+    let refused = run(limited).ends(1);
+    assert!(refused.stderr.contains("File too large"), "{refused:?}");
+    memory(&place, "ls|k").ok();
 }
 
 #[test]
@@ -251,8 +332,14 @@ fn models_are_told_apart() {
         (&json!(4), &json!(5))
     );
 
-    let nowhere = search("x|--model|/nowhere").ends(1);
-    assert!(nowhere.stderr.contains("/nowhere"), "{nowhere:?}");
+    memory(&place, "add|words|--text|without vectors").ok();
+    for nowhere in [
+        search("x|--model|/nowhere"),
+        memory(&place, "search|words|vectors|--model|/nowhere"),
+    ] {
+        assert!(nowhere.ends(1).stderr.contains("/nowhere"));
+    }
+    memory(&place, "search|words|vectors|--model|/nowhere|--no-vectors").ok();
     std::fs::write(three.join("config.json"), r#"{"hidden_size": 3}"#).unwrap();
     let transformer = search(&format!("x|--model|{}", three.display())).ends(1);
     assert!(transformer.stderr.contains("table-3"), "{transformer:?}");

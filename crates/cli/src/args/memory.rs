@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use dalsegno_memory::{DocKind, Filter, Scope};
 
+use super::{not_blank, unless_blank};
 use crate::memory::when::{self, Time, When};
 
 pub mod add;
@@ -66,10 +67,10 @@ pub struct Wanted {
     #[arg(long, short, value_name = "KIND", value_delimiter = ',')]
     pub kind: Vec<KindArg>,
     /// Only documents with this tag; given more than once, with all of them
-    #[arg(long, short, value_name = "TAG")]
+    #[arg(long, short, value_name = "TAG", value_parser = not_blank)]
     pub tag: Vec<String>,
     /// Only documents with one of these tags
-    #[arg(long, value_name = "TAG")]
+    #[arg(long, value_name = "TAG", value_parser = not_blank)]
     pub any_tag: Vec<String>,
     /// Only documents for shared, agent/NAME or run/NAME; may be given more than once
     #[arg(long, value_name = "SCOPE", value_parser = scope)]
@@ -103,13 +104,13 @@ pub struct About {
     #[arg(long, short, value_name = "KIND")]
     pub kind: Option<KindArg>,
     /// What it is called; searched like its text
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     pub title: Option<String>,
     /// Where it is from; may be given more than once
-    #[arg(long, short, value_name = "SOURCE")]
+    #[arg(long, short, value_name = "SOURCE", value_parser = not_blank)]
     pub source: Vec<String>,
     /// A word to filter by; may be given more than once
-    #[arg(long, short, value_name = "TAG")]
+    #[arg(long, short, value_name = "TAG", value_parser = not_blank)]
     pub tag: Vec<String>,
     /// How sure it is, from 0 to 1000, which is certain
     #[arg(long, value_name = "PER_MILLE", value_parser = clap::value_parser!(u16).range(0..=1000))]
@@ -132,7 +133,7 @@ pub struct ModelArg {
     #[arg(
         long,
         value_name = "FOLDER",
-        env = "DALSEGNO_MODEL",
+        env = unless_blank("DALSEGNO_MODEL"),
         hide_env_values = true
     )]
     pub model: Option<PathBuf>,
@@ -176,11 +177,19 @@ impl KindArg {
     }
 }
 
+/// What a document says.
+fn text(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("a document needs text: this one is blank".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
 fn scope(text: &str) -> Result<Scope, String> {
     match text.split_once('/') {
         None if text == "shared" => Ok(Scope::Shared),
-        Some(("agent", name)) if !name.is_empty() => Ok(Scope::Agent(name.to_owned())),
-        Some(("run", name)) if !name.is_empty() => Ok(Scope::Run(name.to_owned())),
+        Some(("agent", name)) if !name.trim().is_empty() => Ok(Scope::Agent(name.to_owned())),
+        Some(("run", name)) if !name.trim().is_empty() => Ok(Scope::Run(name.to_owned())),
         _ => Err("a scope is shared, agent/NAME or run/NAME".to_owned()),
     }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::{not_blank, unless_blank};
+
 /// How something is said.
 #[derive(Args, Clone, Debug)]
 pub struct How {
@@ -19,8 +21,9 @@ pub struct Who {
     #[arg(
         long,
         value_name = "NAME",
-        env = "USER",
+        env = unless_blank("USER"),
         default_value = "somebody",
+        value_parser = not_blank,
         hide_env_values = true
     )]
     pub by: String,

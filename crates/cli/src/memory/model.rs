@@ -87,6 +87,12 @@ pub async fn to_write(memory: &Memory, arg: &ModelArg) -> Result<Option<Model>> 
 pub async fn to_search(memory: &Memory, arg: &ModelArg) -> Result<Option<Model>> {
     match (arg.folder(), memory.dimension().await?) {
         (Some(folder), Some(_)) => Ok(Some(load_for(memory, folder).await?)),
+        // It would be of no use, and is still no reason to take anything for a model.
+        (Some(folder), None) if !folder.is_dir() => {
+            let folder = shown(&folder.display().to_string());
+            let what = format!("the model cannot be loaded: there is no folder {folder}");
+            Err(Error::failed(what).hint("leave out --model to search by words"))
+        }
         _ => Ok(None),
     }
 }

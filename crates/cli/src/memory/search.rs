@@ -135,11 +135,16 @@ fn question(args: &Search) -> Result<String> {
         return Ok(args.query.join(" "));
     }
     let mut bytes = Vec::new();
-    // A little more than is taken, so that what is too long is said and not cut.
-    let read = io::stdin().lock().take(2 * QUERY_LIMIT_BYTES as u64);
+    // One byte more than is taken, so that what is too long is said and not cut.
+    let read = io::stdin().lock().take(QUERY_LIMIT_BYTES as u64 + 1);
     { read }
         .read_to_end(&mut bytes)
         .map_err(|e| Error::failed(format!("cannot read standard input: {e}")))?;
+    if bytes.len() > QUERY_LIMIT_BYTES {
+        return Err(Error::usage(format!(
+            "the query on standard input is too long: the limit is {QUERY_LIMIT_BYTES} bytes"
+        )));
+    }
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
         Error::usage(format!("the query is no text: byte {at} is not UTF-8"))

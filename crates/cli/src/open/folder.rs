@@ -76,6 +76,7 @@ pub async fn owner_within(
             {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
+            opened if create => return opened.map_err(|e| not_made(&global.store, e)),
             opened => return opened.map_err(|e| not_opened(&global.store, e)),
         }
     }
@@ -95,6 +96,18 @@ pub fn owner_now(global: &Global) -> Option<String> {
     match Place::of(&global.store) {
         Place::Folder(dir) => LocalStore::owner_of(dir),
         Place::Database(_) => None,
+    }
+}
+
+/// Why there is no store although one was to be made, with what to do.
+pub fn not_made(dir: &Path, error: StoreError) -> Error {
+    match error {
+        StoreError::Io(ref failure) if is_missing(&failure.error) => {
+            let place = shown(&dir.display().to_string());
+            let what = format!("cannot make a store in {place}: {}", failure.error);
+            Error::failed(what).hint("name another folder with --store")
+        }
+        other => not_opened(dir, other),
     }
 }
 

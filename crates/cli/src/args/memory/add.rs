@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::super::not_blank;
 use super::super::order::Who;
-use super::{About, ModelArg};
+use super::{About, ModelArg, text};
 
 /// Add files and folders in chunks, or one text
 ///
@@ -42,10 +43,11 @@ pub struct Add {
     )]
     pub paths: Vec<PathBuf>,
     /// One document with this text
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = text)]
     pub text: Option<String>,
     /// Add it once: if there is a document under this key, that one is the answer
     #[arg(long, value_name = "KEY", requires = "text", conflicts_with = "paths")]
+    #[arg(value_parser = not_blank)]
     pub key: Option<String>,
     /// What is said about it, or about every chunk
     #[command(flatten)]

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::super::order::Who;
-use super::{About, ModelArg};
+use super::{About, ModelArg, text};
 
 /// Put another text in the place of a document
 ///
@@ -23,7 +23,7 @@ pub struct Correct {
     #[arg(value_name = "ID")]
     pub id: u64,
     /// What it says now; the old text if it is left out
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = text)]
     pub text: Option<String>,
     /// What is said about it
     #[command(flatten)]
