@@ -162,8 +162,9 @@ impl Ctx {
         }
     }
 
-    /// The outcome of a step, if it has one.
-    fn outcome(&self, id: &StepId) -> Option<Outcome> {
+    /// The outcome of a step, if it has one, when it is its turn to be seen.
+    async fn outcome(&self, id: &StepId) -> Option<Outcome> {
+        self.run.in_turn(id).await;
         let mut state = self.run.state();
         let outcome = state.journal.steps.get(id).and_then(|s| s.outcome.clone());
         if outcome.is_some() {
@@ -171,6 +172,24 @@ impl Ctx {
             state.shown(id);
         }
         outcome
+    }
+
+    /// Records events of which the last is the outcome of a step without an intent, and waits by the
+    /// rule.
+    async fn settle(
+        &self,
+        id: &StepId,
+        kind: crate::step::StepKind,
+        events: Vec<dalsegno_store::NewEvent>,
+    ) -> Result<()> {
+        let showing = self.run.showing(id, kind);
+        if let Err(refused) = self.record(id, events).await {
+            showing.not_recorded();
+            return Err(refused);
+        }
+        self.committed().await;
+        showing.seen();
+        Ok(())
     }
 
     /// Records events; what is too large is a failure of the step.

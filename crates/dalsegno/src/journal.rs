@@ -25,6 +25,7 @@ pub(crate) use carry::Carry;
 pub(crate) use fold::read_usage;
 pub(crate) use load::{bytes_of, carried, load};
 use order::Order;
+pub(crate) use order::{are_ordered, seen};
 pub use steps::Steps;
 
 /// What a step came to.
@@ -239,6 +240,8 @@ pub struct Journal {
     pub forked: Option<Forked>,
     /// Its steps. Of a loop, those since the last turn ended.
     pub steps: Steps,
+    /// Notes of sights that came before the steps that they are about.
+    pub(crate) early_sights: HashMap<StepId, u64>,
     /// Requests to people.
     pub approvals: HashMap<StepId, ApprovalRecord>,
     /// What it used.
@@ -324,6 +327,7 @@ impl Default for Journal {
             created: Created::default(),
             forked: None,
             steps: Steps::default(),
+            early_sights: HashMap::new(),
             approvals: HashMap::new(),
             usage: Usage::default(),
             budget: Budget::default(),

@@ -1,9 +1,10 @@
 //! The memories that this process has open, by name.
 //!
-//! Opening a memory reads its stream, so runs share what is open.
+//! Opening a memory reads its stream, so runs share what is open. And they take turns in writing: a
+//! run says what its write came to in the same append, so it must know the version that it writes to.
 //!
-//! Invariant: so many are open at most. One that is let go of stays open for who uses it, and is
-//! opened again by who asks next.
+//! Invariants: a memory is opened once, however many ask at the same time. So many are open at most:
+//! one that is let go of stays open for who uses it, and is opened again by who asks next.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dalsegno_memory::{Memory, MemoryError};
 use dalsegno_store::Store;
+use tokio::sync::OnceCell;
 
 /// So many are kept open: each has its indexes in memory.
 const OPEN_LIMIT: usize = 64;
@@ -18,8 +20,18 @@ const OPEN_LIMIT: usize = 64;
 pub(crate) struct Memories {
     store: Arc<dyn Store>,
     /// The one that was asked for last is the last.
-    open: Mutex<VecDeque<(String, Memory)>>,
+    open: Mutex<VecDeque<(String, Shared)>>,
 }
+
+/// What those share who use a memory.
+#[derive(Clone, Default)]
+struct Shared {
+    memory: Arc<OnceCell<Memory>>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// Who has it writes; the others of this process wait, in the order in which they came.
+pub(crate) type Turn = tokio::sync::OwnedMutexGuard<()>;
 
 impl fmt::Debug for Memories {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,37 +45,34 @@ impl Memories {
         Arc::new(Memories { store, open })
     }
 
-    fn open(&self) -> MutexGuard<'_, VecDeque<(String, Memory)>> {
+    fn open(&self) -> MutexGuard<'_, VecDeque<(String, Shared)>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A memory, which is opened if it is not.
+    /// A memory, which is opened if it is not. Others wait for who opens it: it must not be code that
+    /// may stop looking.
     pub async fn get(&self, name: &str) -> Result<Memory, MemoryError> {
-        if let Some(memory) = self.find(name) {
-            return Ok(memory);
-        }
-        let opened = Memory::open(Arc::clone(&self.store), name).await?;
-        // Somebody else may have opened it meanwhile: all use one.
-        if let Some(memory) = self.find(name) {
-            return Ok(memory);
-        }
-        let dropped = {
-            let mut open = self.open();
-            open.push_back((name.to_owned(), opened.clone()));
-            (open.len() > OPEN_LIMIT).then(|| open.pop_front())
-        };
-        // Not under the lock: its indexes may be kept beside the store now.
-        drop(dropped);
-        Ok(opened)
+        let shared = self.shared(name);
+        let opening = || Memory::open(Arc::clone(&self.store), name);
+        shared.memory.get_or_try_init(opening).await.cloned()
     }
 
-    fn find(&self, name: &str) -> Option<Memory> {
+    /// Waits for the turn to write to a memory. The same is to be said of who has it.
+    pub async fn turn(&self, name: &str) -> Turn {
+        self.shared(name).turn.lock_owned().await
+    }
+
+    fn shared(&self, name: &str) -> Shared {
         let mut open = self.open();
-        let place = open.iter().position(|(at, _)| at == name)?;
-        let found = open.remove(place)?;
-        let memory = found.1.clone();
-        open.push_back(found);
-        Some(memory)
+        let place = open.iter().position(|(at, _)| at == name);
+        let found = place.and_then(|place| open.remove(place));
+        let (name, shared) = found.unwrap_or_else(|| (name.to_owned(), Shared::default()));
+        open.push_back((name, shared.clone()));
+        let dropped = (open.len() > OPEN_LIMIT).then(|| open.pop_front());
+        drop(open);
+        // Not under the lock: its indexes may be kept beside the store now.
+        drop(dropped);
+        shared
     }
 
     /// Lets go of all of them: the store is about to be closed.

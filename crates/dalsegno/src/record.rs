@@ -37,8 +37,8 @@ pub mod step {
     pub const COST: u64 = 8;
     /// Steps of a child that has ended.
     pub const STEPS: u64 = 9;
-    /// `StepSucceeded`: nothing but that the code has seen by now what the step came to, which was
-    /// recorded before: 1, or left out.
+    /// `StepSucceeded`: nothing but whether the code has seen by now what the step came to, which
+    /// another event says: 1 if it has, 0 if it saw others before it; or left out.
     pub const SEEN: u64 = 10;
     /// `StepSucceeded`, `RetrievalPerformed`: what was asked and what came of it, in words for people.
     pub const SUMMARY: u64 = 11;
@@ -287,6 +287,13 @@ pub(crate) fn with_summary(mut event: NewEvent, summary: Option<&str>) -> NewEve
 pub(crate) fn seen(id: &StepId, kind: StepKind) -> NewEvent {
     let mut event = succeeded(id, kind, None);
     event.fields = event.fields.with(step::SEEN, 1);
+    event
+}
+
+/// The code has not seen what a step came to, although it is recorded, or is being recorded.
+pub(crate) fn not_seen(id: &StepId, kind: StepKind) -> NewEvent {
+    let mut event = succeeded(id, kind, None);
+    event.fields = event.fields.with(step::SEEN, 0);
     event
 }
 

@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use dalsegno_store::{Append, NewEvent, Position, Store, StoreError, StreamId};
+use dalsegno_store::{Append, NewEvent, Position, Store, StoreError, StreamId, Version};
 
 use crate::attention::Attention;
 use crate::ctx::Said;
@@ -38,6 +38,8 @@ mod begin;
 mod finish;
 mod hold;
 mod kept_back;
+mod sights;
+mod unbroken;
 mod waits;
 
 pub(crate) use append::NotRecorded;
@@ -48,7 +50,11 @@ pub use finish::Done;
 pub(crate) use finish::Together;
 pub(crate) use hold::Hold;
 use kept_back::KeptBack;
-pub(crate) use waits::{Active, Idle, Sight, Wait};
+use sights::OnItsWay;
+pub(crate) use sights::Sight;
+#[cfg(feature = "memory")]
+pub(crate) use unbroken::Unbroken;
+pub(crate) use waits::{Active, Idle, Wait};
 
 /// Why nobody knows whether a step of a process that is gone has happened.
 pub(crate) const PROCESS_ENDED: &str = "the process ended while it was under way";
@@ -147,8 +153,8 @@ pub(crate) struct RunState {
     pub conversations: HashMap<String, Arc<Mutex<Said>>>,
     /// Outcomes that are not recorded yet.
     kept_back: KeptBack,
-    /// How often the code was shown an outcome.
-    sights: u64,
+    /// Outcomes that the code sees when they are recorded, by a number of their own.
+    on_their_way: BTreeMap<u64, OnItsWay>,
     /// Where the last append of this run ended.
     position: Position,
     stopped: Option<Stopped>,
@@ -226,7 +232,7 @@ impl Run {
                 parked: BTreeMap::new(),
                 conversations: HashMap::new(),
                 kept_back,
-                sights: 0,
+                on_their_way: BTreeMap::new(),
                 position: 0,
                 stopped: None,
                 polling: false,
@@ -325,7 +331,7 @@ impl Run {
         events: Vec<NewEvent>,
         others: Vec<Append>,
         last: Option<u64>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<Heads, StoreError> {
         let mut own = Append::to(self.id.clone(), events);
         own.token = self.token;
         own.expected = last;
@@ -333,14 +339,28 @@ impl Run {
         let mut batch = vec![own];
         batch.extend(others);
         let appended = self.store.append(batch).await?;
-        let head = appended.heads.first().map_or(0, |head| head.sequence);
+        let (own, others) = appended.heads.split_first().unzip();
+        let head = own.map_or(0, |head| head.sequence);
         let mut state = self.state();
         state.position = state.position.max(appended.position);
         state.took(head, count);
         drop(state);
         self.syncer.appended(appended.position);
-        Ok(head)
+        Ok(Heads {
+            own: head,
+            others: others.unwrap_or_default().to_vec(),
+        })
     }
+}
+
+/// Where streams are after an append.
+#[derive(Debug)]
+pub(crate) struct Heads {
+    /// The sequence of the run's last event.
+    pub own: u64,
+    /// The others that were appended to.
+    #[cfg_attr(not(feature = "memory"), expect(dead_code))]
+    pub others: Vec<Version>,
 }
 
 impl RunState {

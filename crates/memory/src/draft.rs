@@ -162,7 +162,9 @@ impl Memory {
         }
         let own = draft.content.map(|content| (draft.sequence, content));
         self.inner.follow(&own.into_iter().collect()).await?;
-        Ok(self.inner.keep_if_grown().await?)
+        // It is written. Indexes that cannot be kept are made again.
+        self.inner.keep_if_grown().await.ok();
+        Ok(())
     }
 
     /// Removes what an event says is forgotten.

@@ -230,7 +230,8 @@ impl Memory {
             let contents =
                 contents.map(|(sequence, at)| (sequence, documents[*at].content.clone()));
             self.inner.follow(&contents.collect()).await?;
-            self.inner.keep_if_grown().await?;
+            // They are added. Indexes that cannot be kept are made again.
+            self.inner.keep_if_grown().await.ok();
             return Ok(plan.ids(first - 1));
         }
     }

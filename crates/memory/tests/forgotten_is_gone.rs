@@ -186,7 +186,32 @@ fn also_if_it_was_interrupted() {
     assert_sound(&folder.0);
 }
 
-/// What is missing and was not forgotten is damage.
+/// A crash between the pieces of a document and its event leaves pieces that no event names; then it
+/// was added again.
+#[test]
+fn also_what_a_crash_left_of_adding_it() {
+    let folder = Folder::new();
+    let store = folder.open();
+    block_on(async {
+        let memory = Memory::open(shared(&store), "life").await.unwrap();
+        some(&memory, &mut Random::new(5), 10).await;
+        let kept = memory.version().await.unwrap();
+        let secret_bytes = SECRETS[0].repeat(100).into_bytes();
+        let left = dalsegno_store::payload::split(&secret_bytes, |_| false);
+        let position = store.take_over(left.pieces, Vec::new()).await.unwrap();
+        store.durable(position).await.unwrap();
+        let id = memory.add(secret()).await.unwrap();
+        assert!(!files_with_secrets(&folder.0).is_empty());
+        memory.forget(&[id], "asked").await.unwrap();
+        assert_eq!(files_with_secrets(&folder.0), Vec::<String>::new());
+        for at in 1..=kept.sequence {
+            memory.get(DocId(at)).await.unwrap();
+        }
+    });
+    store.close().unwrap();
+    assert_sound(&folder.0);
+}
+
 /// Who said that it is forgotten was stopped before the contents were gone, and another has the memory
 /// open: it need not be opened again.
 #[test]
@@ -212,6 +237,7 @@ fn by_who_has_it_open_already() {
     assert_sound(&folder.0);
 }
 
+/// What is missing and was not forgotten is damage.
 #[test]
 fn and_nothing_else_may_be_missing() {
     let folder = Folder::new();

@@ -177,8 +177,7 @@ impl Ctx {
         let failure = Failure::of(kind, Certainty::Terminal, why).at(id.as_str());
         let mut events = self.without_timers(id);
         events.push(record::failed(id, StepKind::Tool, &failure, None));
-        self.record(id, events).await?;
-        self.committed().await;
+        self.settle(id, StepKind::Tool, events).await?;
         Err(failure)
     }
 
@@ -327,8 +326,7 @@ impl ApprovalWait {
     async fn wait(self) -> Result<Answer> {
         let (ctx, id, shown) = (self.ctx, self.id?, self.shown?);
         ctx.expect_kind(&id, StepKind::Approval).await;
-        ctx.run.in_turn(&id).await;
-        if let Some(outcome) = ctx.outcome(&id) {
+        if let Some(outcome) = ctx.outcome(&id).await {
             ctx.same_request(&id, &self.name, shown.as_ref()).await;
             let recorded: Value = ctx.recorded(&id, outcome).await?;
             return Ok(Answer::from_json(&recorded));
@@ -343,8 +341,7 @@ impl ApprovalWait {
         let outcome = record::succeeded(&id, StepKind::Approval, Some(output));
         let mut events = ctx.without_timers(&id);
         events.push(outcome);
-        ctx.record(&id, events).await?;
-        ctx.committed().await;
+        ctx.settle(&id, StepKind::Approval, events).await?;
         Ok(answer)
     }
 }

@@ -71,14 +71,13 @@ impl Ctx {
         async move {
             let id = id?;
             ctx.expect_kind(&id, StepKind::Checkpoint).await;
-            if ctx.outcome(&id).is_some() {
+            if ctx.outcome(&id).await.is_some() {
                 return Ok(());
             }
             ctx.run.replayed(format!("checkpoint {id}")).await;
             let done = record::succeeded(&id, StepKind::Checkpoint, None);
-            ctx.record(&id, vec![resource.released(), done]).await?;
-            ctx.committed().await;
-            Ok(())
+            let events = vec![resource.released(), done];
+            ctx.settle(&id, StepKind::Checkpoint, events).await
         }
     }
 
@@ -162,7 +161,7 @@ impl CheckpointCall {
         let (ctx, id) = (&self.ctx, self.id.clone()?);
         let state = self.state.clone().map_err(|f| f.at(id.as_str()))?;
         ctx.expect_kind(&id, StepKind::Checkpoint).await;
-        if let Some(outcome) = ctx.outcome(&id) {
+        if let Some(outcome) = ctx.outcome(&id).await {
             ctx.same_content(&id, Some(&state)).await;
             return ctx.recorded(&id, outcome).await;
         }
@@ -175,16 +174,22 @@ impl CheckpointCall {
             Err(failure) => {
                 // The code goes on with it, so it must be the same ever after.
                 let failed = record::failed(&id, StepKind::Checkpoint, &failure, None);
-                ctx.record(&id, vec![failed]).await?;
-                ctx.committed().await;
+                ctx.settle(&id, StepKind::Checkpoint, vec![failed]).await?;
                 return Err(failure);
             }
         };
         let event = NewEvent::new(Kind::CheckpointWritten).with_fields(self.fields(&id));
         events.push(event.with_output(state));
-        ctx.record(&id, events).await?;
+        let showing = ctx.run.showing(&id, StepKind::Checkpoint);
+        if let Err(refused) = ctx.record(&id, events).await {
+            showing.not_recorded();
+            return Err(refused);
+        }
         match ctx.run.durable().await {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                showing.seen();
+                Ok(())
+            }
             Err(stopped) => ctx.frozen(stopped).await,
         }
     }

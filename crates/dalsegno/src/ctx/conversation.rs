@@ -140,7 +140,7 @@ impl Conversation {
         let id = ctx.identify(&self.name)?;
         let message = encode(message).map_err(|failure| failure.at(id.as_str()))?;
         ctx.expect_kind(&id, StepKind::Message).await;
-        match ctx.outcome(&id) {
+        match ctx.outcome(&id).await {
             Some(Outcome::Succeeded(Some(then))) if same_payload(&then, &message) => {}
             Some(_) => {
                 let reason = format!(
@@ -153,8 +153,7 @@ impl Conversation {
             None => {
                 ctx.run.replayed(format!("message {id}")).await;
                 let said = record::succeeded(&id, StepKind::Message, Some(message.clone()));
-                ctx.record(&id, vec![said]).await?;
-                ctx.committed().await;
+                ctx.settle(&id, StepKind::Message, vec![said]).await?;
             }
         }
         self.take(&message.bytes)

@@ -10,15 +10,18 @@
 //! that it can be forgotten. A write and its outcome are both recorded, or neither.
 
 use std::future::Future;
+use std::sync::Arc;
 
-use dalsegno_memory::{AsOf, DocId, Memory, MemoryError, NewDocument, Query, RankingConfig};
+use dalsegno_memory::{
+    AsOf, DocId, Document, Memory, MemoryError, NewDocument, Query, RankingConfig,
+};
 use dalsegno_store::{StreamId, Version};
 use serde_json::{Value, json};
 
 use super::{Ctx, encode, misuse};
 use crate::effect::Effect;
 use crate::failure::{Certainty, Failure, FailureKind, Result};
-use crate::run::{Active, Begun, Done, Step, Stopped, Ticket};
+use crate::run::{Active, Begun, Done, Sight, Step, Stopped, Ticket, Unbroken};
 use crate::step::{STEP_NAME_LIMIT_BYTES, StepId, StepKind};
 
 mod found;
@@ -80,14 +83,14 @@ impl RunMemory {
         query.explain = false;
         let ranking = ranking.clone();
         async move {
-            let id = id?;
+            let (id, _sight) = id?;
             let input = found::asked_json(&memory.name, &query, &ranking);
             match memory.begin(&id, &input).await? {
                 Asked::Recorded(answer) => {
                     let mut found: Found = memory.read(&id, Found::from_json(&answer)).await;
                     memory.same_search(&id, &query, &ranking, &found).await;
                     let ids: Vec<DocId> = found.hits.iter().map(|hit| hit.id).collect();
-                    let contents = memory.contents(&ids).await;
+                    let contents = memory.contents(&id, &ids).await;
                     for (hit, content) in found.hits.iter_mut().zip(contents) {
                         hit.content = content;
                     }
@@ -112,14 +115,14 @@ impl RunMemory {
     pub fn get(&self, id: DocId) -> impl Future<Output = Result<FoundDocument>> + Send + use<> {
         let (memory, step) = (self.clone(), self.identify("get"));
         async move {
-            let step = step?;
+            let (step, _sight) = step?;
             let input = json!({ "memory": memory.name, "id": id.0 });
             match memory.begin(&step, &input).await? {
                 Asked::Recorded(answer) => {
                     let read = FoundDocument::from_json(&answer);
                     let mut document: FoundDocument = memory.read(&step, read).await;
                     memory.same_version(&step, document.version).await;
-                    let mut contents = memory.contents(&[id]).await;
+                    let mut contents = memory.contents(&step, &[id]).await;
                     if let Some(content) = contents.pop() {
                         document.content = content;
                     }
@@ -128,12 +131,10 @@ impl RunMemory {
                 Asked::Ask(mut ticket) => {
                     let open = memory.open().await;
                     ticket.summary = Some(format!("reads document {id} of {}", open.stream()));
-                    let found = async {
-                        let version = open.version().await?;
-                        let document = FoundDocument::of(open.get(id).await?, version);
-                        Ok((document.to_json(), version, document))
-                    };
-                    let found = found.await;
+                    let found = look_up(&open, id).await.map(|(document, version)| {
+                        let document = FoundDocument::of(document, version);
+                        (document.to_json(), version, document)
+                    });
                     memory.end(*ticket, found).await
                 }
             }
@@ -144,7 +145,7 @@ impl RunMemory {
     pub fn version(&self) -> impl Future<Output = Result<Version>> + Send + use<> {
         let (memory, step) = (self.clone(), self.identify("version"));
         async move {
-            let step = step?;
+            let (step, _sight) = step?;
             let input = json!({ "memory": memory.name });
             match memory.begin(&step, &input).await? {
                 Asked::Recorded(answer) => {
@@ -202,21 +203,27 @@ impl RunMemory {
         self.write("forget", Write::Forget(ids.to_vec(), reason.to_owned()))
     }
 
-    /// Fixes the identity of a step: the memory's name and what is done, as in `kitchen.add#1`.
-    fn identify(&self, what: &str) -> Result<StepId> {
+    /// Fixes the identity of a step: the memory's name and what is done, as in `kitchen.add#1`. With
+    /// what is to be held until the code sees what it came to.
+    fn identify(&self, what: &str) -> Result<(StepId, Sight)> {
         StreamId::memory(&self.name).map_err(|e| misuse(e.to_string()))?;
         let bad = |c: char| matches!(c, '/' | '#' | '!' | '@') || c.is_control();
         let mut name = self.name.replace(bad, "-");
         while name.len() + 1 + what.len() > STEP_NAME_LIMIT_BYTES {
             name.pop();
         }
-        self.ctx.identify(&format!("{name}.{what}"))
+        let id = self.ctx.identify(&format!("{name}.{what}"))?;
+        let sight = self.ctx.run.sight(&id);
+        Ok((id, sight))
     }
 
     /// The memory, open. If it cannot be read, the run stops here.
     async fn open(&self) -> Memory {
-        let _active = Active::new(&self.ctx.run);
-        match self.ctx.run.memories.get(&self.name).await {
+        let run = &self.ctx.run;
+        let _active = Active::new(run);
+        let (memories, name) = (Arc::clone(&run.memories), self.name.clone());
+        let opening = async move { memories.get(&name).await };
+        match Unbroken::new(&run.runtime, opening).await {
             Ok(memory) => memory,
             Err(e) => self.stop(e).await,
         }
@@ -224,12 +231,15 @@ impl RunMemory {
 
     /// The run stops here: its memory cannot be used.
     async fn stop<T>(&self, error: MemoryError) -> T {
+        self.ctx.frozen(self.stopped(&error)).await
+    }
+
+    fn stopped(&self, error: &MemoryError) -> Stopped {
         let run = &self.ctx.run;
-        let stopped = match &error {
+        match error {
             MemoryError::Store(e) => run.stop_for(e),
             other => run.stop(Stopped::Store(other.to_string())),
-        };
-        self.ctx.frozen(stopped).await
+        }
     }
 
     /// Begins a lookup.
@@ -287,6 +297,7 @@ impl RunMemory {
     /// What documents say, and of those that are forgotten, that they are.
     async fn contents(
         &self,
+        id: &StepId,
         ids: &[DocId],
     ) -> Vec<std::result::Result<dalsegno_memory::Content, dalsegno_memory::Ended>> {
         if ids.is_empty() {
@@ -295,13 +306,18 @@ impl RunMemory {
         let _active = Active::new(&self.ctx.run);
         match self.open().await.contents_of(ids).await {
             Ok(contents) => contents,
+            Err(e @ MemoryError::NotFound { .. }) if self.ctx.run.is_replay() => {
+                let then = format!("knows documents of memory/{}", self.name);
+                self.differs(id, then, e.to_string()).await;
+                self.stop(e).await
+            }
             Err(e) => self.stop(e).await,
         }
     }
 
     /// In a replay: the memory has, or had, the version that is recorded.
     async fn same_version(&self, id: &StepId, then: Version) {
-        if !self.ctx.run.is_replay() {
+        if !self.ctx.run.is_replay() || self.is_changed_by_a_fork(id) {
             return;
         }
         let found = {
@@ -316,6 +332,23 @@ impl RunMemory {
                 self.differs(id, then, other.to_string()).await;
             }
         }
+    }
+}
+
+/// A document, and the version that it is so in.
+async fn look_up(
+    memory: &Memory,
+    id: DocId,
+) -> std::result::Result<(Document, Version), MemoryError> {
+    let mut version = memory.version().await?;
+    loop {
+        let document = memory.get(id).await?;
+        let after = memory.version().await?;
+        if after == version {
+            return Ok((document, version));
+        }
+        // Somebody wrote meanwhile.
+        version = after;
     }
 }
 

@@ -56,7 +56,7 @@ impl Ctx {
         async move {
             let id = id?;
             ctx.expect_kind(&id, StepKind::Decision).await;
-            if let Some(outcome) = ctx.outcome(&id) {
+            if let Some(outcome) = ctx.outcome(&id).await {
                 ctx.same_decision(&id, &outcome, encode(&value)).await;
                 return ctx.recorded(&id, outcome).await;
             }
@@ -64,8 +64,8 @@ impl Ctx {
             let written = encode_and_read(&value).map_err(|failure| failure.at(id.as_str()));
             let (output, value) = written?;
             let event = step_event(Kind::DecisionCommitted, &id, StepKind::Decision);
-            ctx.record(&id, vec![event.with_output(output)]).await?;
-            ctx.committed().await;
+            let events = vec![event.with_output(output)];
+            ctx.settle(&id, StepKind::Decision, events).await?;
             Ok(value)
         }
     }
@@ -84,15 +84,15 @@ impl Ctx {
         async move {
             let id = id?;
             ctx.expect_kind(&id, StepKind::Event).await;
-            if ctx.outcome(&id).is_some() {
+            if ctx.outcome(&id).await.is_some() {
                 ctx.same_content(&id, value.as_ref().ok()).await;
                 return Ok(());
             }
             ctx.run.replayed(format!("event {id}")).await;
             let value = value.map_err(|failure| failure.at(id.as_str()))?;
             let event = step_event(Kind::User(kind), &id, StepKind::Event);
-            ctx.record(&id, vec![event.with_input(value)]).await?;
-            ctx.committed().await;
+            let events = vec![event.with_input(value)];
+            ctx.settle(&id, StepKind::Event, events).await?;
             Ok(())
         }
     }
@@ -115,7 +115,7 @@ impl Ctx {
         let ctx = self.clone();
         async move {
             let id = id?;
-            if let Some(outcome) = ctx.outcome(&id) {
+            if let Some(outcome) = ctx.outcome(&id).await {
                 return ctx.recorded(&id, outcome).await;
             }
             // What is recorded behind this place was recorded by the code before the change. (A
@@ -137,7 +137,7 @@ impl Ctx {
         T: Serialize + DeserializeOwned,
     {
         self.expect_kind(&id, StepKind::Value).await;
-        if let Some(outcome) = self.outcome(&id) {
+        if let Some(outcome) = self.outcome(&id).await {
             return self.recorded(&id, outcome).await;
         }
         self.run.replayed(format!("value {id}")).await;

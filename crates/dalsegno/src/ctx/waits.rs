@@ -77,7 +77,7 @@ impl Ctx {
         async move {
             let (id, to, value) = (id?, to?, value?);
             ctx.expect_kind(&id, StepKind::SendSignal).await;
-            if let Some(outcome) = ctx.outcome(&id) {
+            if let Some(outcome) = ctx.outcome(&id).await {
                 return ctx.recorded(&id, outcome).await;
             }
             ctx.run.replayed(format!("send-signal {id}")).await;
@@ -87,6 +87,7 @@ impl Ctx {
             let signal = NewEvent::new(Kind::SignalReceived).with_fields(fields);
             let signal = Append::to(to.clone(), vec![signal.with_input(value)]);
             let sent = record::succeeded(&id, StepKind::SendSignal, None);
+            let showing = ctx.run.showing(&id, StepKind::SendSignal);
             // Both or neither.
             match ctx.run.send(vec![sent], signal).await {
                 Ok(()) => {}
@@ -95,11 +96,13 @@ impl Ctx {
                     let why = format!("the signal to {to} was not sent: {why}");
                     let failure = misuse(why).at(id.as_str());
                     let event = record::failed(&id, StepKind::SendSignal, &failure, None);
-                    ctx.record(&id, vec![event]).await?;
+                    showing.not_recorded();
+                    ctx.settle(&id, StepKind::SendSignal, vec![event]).await?;
                     return Err(failure);
                 }
             }
             ctx.committed().await;
+            showing.seen();
             ctx.host.recorded_for(&to);
             Ok(())
         }
@@ -147,8 +150,7 @@ impl<T: DeserializeOwned + Send> SignalWait<T> {
     async fn wait(self, time: Option<Duration>) -> Result<Option<T>> {
         let (ctx, id) = (self.ctx, self.id?);
         ctx.expect_kind(&id, StepKind::Signal).await;
-        ctx.run.in_turn(&id).await;
-        if let Some(outcome) = ctx.outcome(&id) {
+        if let Some(outcome) = ctx.outcome(&id).await {
             return match outcome {
                 Outcome::Succeeded(None) => Ok(None),
                 outcome => ctx.recorded(&id, outcome).await.map(Some),
@@ -192,8 +194,7 @@ impl<T: DeserializeOwned + Send> SignalWait<T> {
             }
         }
         events.push(outcome);
-        ctx.record(&id, events).await?;
-        ctx.committed().await;
+        ctx.settle(&id, StepKind::Signal, events).await?;
         match came {
             Some((_, payload)) => Ok(Some(ctx.read(&id, Some(&payload)).await)),
             None => Ok(None),

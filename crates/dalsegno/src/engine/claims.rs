@@ -36,6 +36,23 @@ pub(crate) struct Claims {
     pub limits: BTreeMap<String, usize>,
 }
 
+/// A claim is under way, until this is dropped, however that comes.
+struct Claiming<'a>(&'a Engine);
+
+impl Drop for Claiming<'_> {
+    fn drop(&mut self) {
+        let closing = {
+            let mut hub = self.0.hub();
+            hub.claiming = false;
+            hub.closing
+        };
+        if closing {
+            // Who closes waits for this.
+            self.0.dispatch.ring();
+        }
+    }
+}
+
 impl Engine {
     /// Claims what there is room for, unless it is closing; when to look again.
     pub(super) async fn claim(&self, claims: &Claims, now_us: u64) -> u64 {
@@ -46,17 +63,8 @@ impl Engine {
             }
             hub.claiming = true;
         }
-        let again_us = self.ask_for_runs(claims, now_us).await;
-        let closing = {
-            let mut hub = self.hub();
-            hub.claiming = false;
-            hub.closing
-        };
-        if closing {
-            // Who closes waits for this.
-            self.dispatch.ring();
-        }
-        again_us
+        let _claiming = Claiming(self);
+        self.ask_for_runs(claims, now_us).await
     }
 
     async fn ask_for_runs(&self, claims: &Claims, now_us: u64) -> u64 {

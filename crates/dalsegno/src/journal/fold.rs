@@ -5,6 +5,7 @@
 
 use dalsegno_store::{Body, Event, Fields, Kind, Payload, Status, Value, field};
 
+use super::order::NOT_SEEN;
 use super::{
     ApprovalAnswer, ApprovalRecord, Checkpoint, Created, Forked, Journal, Outcome, Signal,
     StepRecord, Verdict,
@@ -213,9 +214,14 @@ impl Journal {
         let Some(id) = step_of(&event.fields) else {
             return;
         };
-        if event.fields.get(record::step::SEEN).is_some() {
-            if let Some(step) = self.steps.get_mut(&id) {
-                step.seen = Some(event.sequence);
+        if let Some(seen) = event.fields.number(record::step::SEEN) {
+            let at = match seen {
+                0 => NOT_SEEN,
+                _ => event.sequence,
+            };
+            match self.steps.get_mut(&id) {
+                Some(step) => step.seen = Some(at),
+                None => drop(self.early_sights.insert(id, at)),
             }
             return;
         }
@@ -231,7 +237,10 @@ impl Journal {
             return;
         }
         let new = || StepRecord::new(kind.unwrap_or(StepKind::Tool), &event);
+        let is_noted = !self.early_sights.is_empty();
+        let early = is_noted.then(|| self.early_sights.remove(&id)).flatten();
         let step = self.steps.get_or_insert_with(&id, new);
+        step.seen = step.seen.or(early);
         if step.outcome.is_some() {
             return;
         }
@@ -473,6 +482,7 @@ impl Journal {
     /// A turn has ended: its steps never come again, nor do answers to what it asked.
     fn forget_turn(&mut self) {
         self.steps.clear();
+        self.early_sights.clear();
         self.fired.clear();
         self.approvals.clear();
         self.children.clear();

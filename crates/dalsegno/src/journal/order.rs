@@ -2,12 +2,12 @@
 //!
 //! What a step came to is recorded before the code sees it, and mostly it sees it at once. But a time
 //! that has come and the end of a child are recorded by others, at any moment; and while an outcome
-//! is on its way to the disk, the code may see another. For those an event of their own says when the
-//! code saw them (`record::step::SEEN`), in front of whatever is recorded next.
+//! is on its way to the disk, the code may see another. For those an event of their own says that the
+//! code has seen them, or has not (`record::step::SEEN`), in front of whatever is recorded next.
 //!
 //! Invariant: the code sees outcomes again in the order in which it saw them: what lost a race in one
-//! life cannot win it in the next. An outcome from outside that it had not seen when something was
-//! last recorded is seen after everything else. Branches that run beside each other are not ordered
+//! life cannot win it in the next. An outcome that it had not seen when something was last recorded is
+//! seen after everything else. Branches that run beside each other are not ordered
 //! against each other, only against what is outside of branches: a thousand of them are one look at
 //! each. Nothing is held back for ever: code that can do nothing else is shown the next one.
 
@@ -17,7 +17,7 @@ use super::{Journal, Outcome, StepRecord};
 use crate::step::{StepId, StepKind};
 
 /// Never seen, as far as is recorded.
-const NOT_SEEN: u64 = u64::MAX;
+pub(super) const NOT_SEEN: u64 = u64::MAX;
 
 /// Empty if the order cannot make a difference.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -92,9 +92,10 @@ impl Order {
 }
 
 /// When the code saw what a step came to, and the event of that.
-fn seen(step: &StepRecord) -> (u64, u64) {
+pub(crate) fn seen(step: &StepRecord) -> (u64, u64) {
     let seen = match (step.seen, is_from_outside(step)) {
-        (Some(seen), _) => seen,
+        // Who let go of it may have noted that before it was recorded.
+        (Some(seen), _) => seen.max(step.last),
         (None, true) => NOT_SEEN,
         (None, false) => step.last,
     };
@@ -106,18 +107,27 @@ pub(super) fn is_from_outside(step: &StepRecord) -> bool {
     matches!(step.kind, StepKind::Sleep | StepKind::Child)
 }
 
-/// Whether steps were under way beside each other. Waits have no intent: nobody knows since when.
+/// Whether steps were under way beside each other. Of what has no intent nobody knows since when.
 fn makes_a_difference<'a>(steps: impl Iterator<Item = &'a StepRecord> + Clone) -> bool {
-    let waits = |step: &StepRecord| {
-        matches!(step.kind, StepKind::Signal | StepKind::Approval) || step.seen.is_some()
+    let is_of_unknown_length = |step: &StepRecord| match step.kind {
+        StepKind::Signal | StepKind::Approval | StepKind::Retrieval => true,
+        StepKind::Tool | StepKind::Model => step.attempts == 0,
+        _ => false,
     };
-    if steps.clone().any(waits) {
+    let may_be_beside = |step: &StepRecord| is_of_unknown_length(step) || step.seen.is_some();
+    if steps.clone().any(may_be_beside) {
         return true;
     }
     let mut spans: Vec<_> = steps.map(|step| (step.first, step.last)).collect();
     spans.sort_unstable();
     let mut pairs = spans.iter().zip(spans.iter().skip(1));
     pairs.any(|(one, next)| next.0 < one.1)
+}
+
+/// Whether it matters which of two outcomes the code sees first.
+pub(crate) fn are_ordered(one: &StepId, other: &StepId) -> bool {
+    let (one, other) = (branch_of(one.as_str()), branch_of(other.as_str()));
+    one.is_empty() || other.is_empty() || one == other
 }
 
 /// The outermost branch or plan step that a step is in; nothing if it is in none.
@@ -146,10 +156,21 @@ impl Journal {
             (false, true) => (NOT_SEEN, u64::MAX),
             (false, false) => return true,
         };
-        let is_its_turn = (!is_from_outside || self.begun_before(at).is_none())
-            && self.not_shown(id, at).is_none();
+        let is_last = is_from_outside || at.0 == NOT_SEEN;
+        let is_its_turn =
+            (!is_last || self.begun_before(at).is_none()) && self.not_shown(id, at).is_none();
         self.order.wants_more |= !is_its_turn;
         is_its_turn
+    }
+
+    /// The code sees an outcome of its own that it was said not to have seen: the kind of the step.
+    pub(crate) fn seen_at_last(&mut self, id: &StepId) -> Option<StepKind> {
+        let step = self.steps.get_mut(id)?;
+        let is_late = step.seen == Some(NOT_SEEN) && !is_from_outside(step);
+        if is_late {
+            step.seen = Some(step.last);
+        }
+        is_late.then_some(step.kind)
     }
 
     /// The outcome of a step, if it has one and it is its turn.
@@ -172,30 +193,50 @@ impl Journal {
     }
 
     /// The code can do nothing, and an outcome is held back or was not looked at: lets the next one
-    /// through. Whether there is one; if not, the code does not come to what is recorded.
-    pub(crate) fn let_one_through(&mut self) -> bool {
+    /// through. Which; if there is none, the code does not come to what is recorded.
+    pub(crate) fn let_one_through(&mut self) -> Option<Vec<StepId>> {
         self.order.wants_more = false;
         if self.order.is_empty() {
             // They are the code's own, and it does not look at them.
-            let is_through = self.remaining == 0 && self.unseen > 0;
-            self.unseen = 0;
-            return is_through;
+            if self.remaining > 0 || self.unseen == 0 {
+                self.unseen = 0;
+                return None;
+            }
+            return Some(self.let_all_through());
         }
         let steps = &self.steps;
         let (last, shown) = ((NOT_SEEN, u64::MAX), |id: &StepId| !is_held(steps.get(id)));
         let Some(next) = self.order.all.first(last, shown).cloned() else {
-            return std::mem::take(&mut self.unseen) > 0;
+            return (std::mem::take(&mut self.unseen) > 0).then(Vec::new);
         };
-        let Some((at, is_called)) = self.steps.get(&next).map(|s| (seen(s), s.called)) else {
-            return false;
-        };
+        let (at, is_called) = self.steps.get(&next).map(|s| (seen(s), s.called))?;
         let is_there = is_called && self.begun_before(at).is_none();
         // Before it was noted what the code had seen, it may have seen it at any time.
         if at.0 != NOT_SEEN && !is_there {
-            return false;
+            return None;
         }
         self.shown(&next);
-        true
+        Some(vec![next])
+    }
+
+    fn let_all_through(&mut self) -> Vec<StepId> {
+        let held = self.steps.iter().filter(|(_, step)| step.held);
+        let held: Vec<StepId> = held.map(|(id, _)| id.clone()).collect();
+        for id in &held {
+            self.shown(id);
+        }
+        held
+    }
+
+    /// The code goes on although it has not seen an outcome of its own: the kind of the step, if that
+    /// was not known.
+    pub(crate) fn passed_over(&mut self, id: &StepId) -> Option<StepKind> {
+        let step = self.steps.get_mut(id)?;
+        let is_news = step.seen != Some(NOT_SEEN) && !is_from_outside(step);
+        if is_news {
+            step.seen = Some(NOT_SEEN);
+        }
+        is_news.then_some(step.kind)
     }
 
     /// A step that was begun before the code saw something, and that it has not come to.

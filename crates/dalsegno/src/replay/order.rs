@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use crate::journal::{Journal, StepRecord};
+use crate::journal::{Journal, seen};
 use crate::step::{StepId, StepKind};
 
 /// Plan steps that have their result: what is inside is not looked at again.
@@ -27,24 +27,17 @@ impl InDonePlan<'_> {
     }
 }
 
-/// The outcomes that the code is given, in the order in which they were recorded.
+/// The outcomes that the code is given, in the order in which it saw them: what it had not seen when
+/// something was last recorded comes last.
 pub(super) fn to_hand_out(journal: &Journal) -> Vec<(u64, StepId)> {
     let inside = InDonePlan::of(journal);
     let steps = journal.steps.iter();
-    // What the code had not seen when something was last recorded, it is given last. (Where nothing
-    // says when it saw anything, it saw things as they came.)
-    let is_noted = journal.steps.values().any(|step| step.seen.is_some());
-    let seen = |step: &StepRecord| match (step.seen, step.kind) {
-        (Some(seen), _) => seen,
-        (None, StepKind::Sleep | StepKind::Child) if is_noted => u64::MAX,
-        (None, _) => step.last,
-    };
     let mut due: Vec<_> = steps
         .filter(|(id, step)| {
             step.outcome.is_some() && step.kind != StepKind::Patched && !inside.has(id)
         })
-        .map(|(id, step)| (seen(step), step.last, id.clone()))
+        .map(|(id, step)| (seen(step), id.clone()))
         .collect();
     due.sort();
-    due.into_iter().map(|(_, last, id)| (last, id)).collect()
+    due.into_iter().map(|((_, last), id)| (last, id)).collect()
 }

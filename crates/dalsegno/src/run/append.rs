@@ -9,7 +9,8 @@ use std::sync::Arc;
 use dalsegno_store::{Append, Event, Fields, Kind, NewEvent, StoreError, StreamId};
 
 use super::kept_back::{Taken, bytes_of};
-use super::{Active, Run, RunState, Stopped};
+use super::unbroken::Unbroken;
+use super::{Active, Heads, Run, RunState, Stopped};
 use crate::budget::Usage;
 use crate::effect::{Effect, Moment};
 use crate::journal::{Carry, read_usage};
@@ -42,8 +43,8 @@ impl Run {
         self: &Arc<Self>,
         events: Vec<NewEvent>,
     ) -> Result<u64, NotRecorded> {
-        self.record_unless(events, Vec::new(), None, |_| false)
-            .await
+        let recorded = self.record_unless(events, Vec::new(), None, |_| false);
+        Ok(recorded.await?.own)
     }
 
     /// The same, if this run knows of everything that was recorded for it. Whether it does.
@@ -72,21 +73,21 @@ impl Run {
         mut events: Vec<NewEvent>,
         others: Vec<Append>,
         last: Option<u64>,
-        expected: impl Fn(&StoreError) -> bool,
-    ) -> Result<u64, NotRecorded> {
+        expected: impl Fn(&StoreError) -> bool + Send + 'static,
+    ) -> Result<Heads, NotRecorded> {
         if self.is_replay() {
             return Err(self.stop(Stopped::EndOfRecord).into());
         }
-        let _active = Active::new(self);
-        let now_us = self.runtime.now_us();
-        let mut kept = match self.settings.mutant.breaks(Rule::RecordWhatItDependsOn) {
+        let active = Active::new(self);
+        let kept = match self.settings.mutant.breaks(Rule::RecordWhatItDependsOn) {
             true => None,
             false => Some(self.take_kept_back().await),
         };
-        let kept_events = kept.iter().flat_map(|kept| &kept.list);
-        let mut all: Vec<NewEvent> = kept_events.map(|kept| kept.event.clone()).collect();
-        if all.is_empty() && events.is_empty() {
-            return Ok(self.state().applied);
+        let is_nothing_kept = kept.as_ref().is_none_or(|kept| kept.list.is_empty());
+        if is_nothing_kept && events.is_empty() {
+            let own = self.state().applied;
+            let others = Vec::new();
+            return Ok(Heads { own, others });
         }
         let noted: Vec<(Noted, u64)> = {
             let state = self.state();
@@ -98,14 +99,39 @@ impl Run {
                 .filter_map(|(event, behind)| Some((state.noted(event)?, behind)))
                 .collect()
         };
+        let run = Arc::clone(self);
+        Unbroken::new(&self.runtime, async move {
+            let _active = active;
+            let appended = run.append_behind(kept, events, others, last, noted).await;
+            appended.map_err(|e| match expected(&e) {
+                true => NotRecorded::Refused(e.to_string()),
+                false => run.not_recorded(e),
+            })
+        })
+        .await
+    }
+
+    /// Appends what was kept back, and events behind it.
+    async fn append_behind(
+        &self,
+        mut kept: Option<Taken>,
+        events: Vec<NewEvent>,
+        others: Vec<Append>,
+        last: Option<u64>,
+        noted: Vec<(Noted, u64)>,
+    ) -> Result<Heads, StoreError> {
+        let now_us = self.runtime.now_us();
+        let kept_events = kept.iter().flat_map(|kept| &kept.list);
+        let mut all: Vec<NewEvent> = kept_events.map(|kept| kept.event.clone()).collect();
         let bytes = events.iter().map(bytes_of).sum();
         let appended = if !all.is_empty() && !self.state().kept_back.fit_with(bytes) {
             // One after the other: together they may be more than an append can take.
             match self.append_with(all, Vec::new(), last).await {
                 Err(e) => Err(e),
-                Ok(head) => {
+                Ok(heads) => {
                     kept.take().into_iter().for_each(Taken::recorded);
-                    self.append_with(events, others, last.map(|_| head)).await
+                    self.append_with(events, others, last.map(|_| heads.own))
+                        .await
                 }
             }
         } else {
@@ -113,20 +139,17 @@ impl Run {
             self.append_with(all, others, last).await
         };
         match appended {
-            Ok(head) => {
+            Ok(heads) => {
                 kept.into_iter().for_each(Taken::recorded);
                 let mut state = self.state();
                 for (noted, behind) in noted {
-                    state.note(&self.id, noted, head - behind, now_us);
+                    state.note(&self.id, noted, heads.own - behind, now_us);
                 }
-                Ok(head)
+                Ok(heads)
             }
             Err(e) => {
                 kept.into_iter().for_each(Taken::not_recorded);
-                match expected(&e) {
-                    true => Err(NotRecorded::Refused(e.to_string())),
-                    false => Err(self.not_recorded(e)),
-                }
+                Err(e)
             }
         }
     }
@@ -139,7 +162,7 @@ impl Run {
         other: Append,
     ) -> Result<(), NotRecorded> {
         let to = other.stream.clone();
-        let refusals = |error: &StoreError| match error {
+        let refusals = move |error: &StoreError| match error {
             StoreError::Ended { stream, .. }
             | StoreError::Refused { stream, .. }
             | StoreError::Conflict { stream, .. }

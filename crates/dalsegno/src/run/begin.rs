@@ -244,7 +244,10 @@ impl Run {
         if let Some(outcome) = &found.outcome {
             let outcome = outcome.clone();
             state.replayed += 1;
-            state.shown(&step.id);
+            // What a memory says is still to be read: who holds its `Sight` tells when it is seen.
+            if !matches!(step.kind, StepKind::Retrieval | StepKind::Memory) {
+                state.shown(&step.id);
+            }
             return Found::Done(outcome);
         }
         let attempt = found.attempts;

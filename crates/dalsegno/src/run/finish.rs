@@ -86,6 +86,7 @@ impl Run {
                     false => tell_syncer |= state.kept_back.keep_for_soon(id, event),
                 }
             }
+            state.overtakes(&step.id);
             drop(state);
             if tell_syncer {
                 self.syncer.late(self);
@@ -93,6 +94,7 @@ impl Run {
             drop(ticket.counted.take());
             Ok(())
         } else {
+            let showing = self.showing(&step.id, step.kind);
             let finished = match self.record(events).await {
                 Ok(_) => Ok(()),
                 Err(NotRecorded::Stopped(stopped)) => return Err(stopped),
@@ -115,40 +117,23 @@ impl Run {
                 }
             };
             drop(ticket.counted.take());
-            let sights = self.state().sights;
             self.commit(step.effect, Moment::AfterOutcome).await?;
-            self.noted_sight(step, sights);
+            showing.seen();
             finished
         };
-        self.is_seen(ticket);
-        Ok(finished)
-    }
-
-    /// If the code saw something else while an outcome was on its way to the disk, it is noted that
-    /// it sees this one after that.
-    fn noted_sight(&self, step: &Step, sights: u64) {
-        let mut state = self.state();
-        if state.sights != sights {
-            let seen = record::seen(&step.id, step.kind);
-            state.kept_back.keep(step.id.clone(), seen);
-        }
-    }
-
-    /// The code sees what the step came to.
-    fn is_seen(&self, mut ticket: Ticket) {
-        self.state().sights += 1;
         if let Some(active) = ticket.active.take() {
             active.end();
         }
+        Ok(finished)
     }
 
-    /// Records that a step was done in one append with what it did to another stream, which is
-    /// durable then: both, or neither.
+    /// Records that a step was done in one append with what it did to another stream: both, or
+    /// neither. They may still have to be made durable.
     ///
     /// # Errors
     /// The run does not go on here.
     #[cfg(feature = "memory")]
-    pub(crate) async fn finish_with(
+    pub(crate) async fn append_together(
         self: &Arc<Self>,
         ticket: Ticket,
         output: NewPayload,
@@ -159,11 +144,12 @@ impl Run {
         let mut event = record::with_summary(event, ticket.summary.as_deref());
         event.memory = ticket.seen;
         let stream = other.stream.clone();
-        let moved = AtomicBool::new(false);
-        let is_elsewhere = |error: &StoreError| {
+        let moved = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&moved);
+        let is_elsewhere = move |error: &StoreError| {
             let is_elsewhere =
                 matches!(error, StoreError::Conflict { stream: at, .. } if *at == stream);
-            moved.store(is_elsewhere, Ordering::Relaxed);
+            told.store(is_elsewhere, Ordering::Relaxed);
             is_elsewhere
         };
         let mut others = vec![other];
@@ -179,22 +165,19 @@ impl Run {
         }
         let recorded = self.record_unless(vec![event], others, None, is_elsewhere);
         match recorded.await {
-            Ok(_) => {}
-            Err(NotRecorded::Stopped(stopped)) => return Err(stopped),
-            Err(NotRecorded::Refused(_)) if moved.into_inner() => {
-                return Ok(Together::Moved(ticket));
+            Ok(heads) => {
+                // From here on the run has seen what it wrote.
+                let mut state = self.state();
+                let seen = heads.others.first().copied().or(ticket.seen);
+                state.journal.memory = seen.or(state.journal.memory);
+                Ok(Together::Done)
             }
-            Err(NotRecorded::Refused(why)) => return Ok(Together::Refused(ticket, why)),
+            Err(NotRecorded::Stopped(stopped)) => Err(stopped),
+            Err(NotRecorded::Refused(_)) if moved.load(Ordering::Relaxed) => {
+                Ok(Together::Moved(ticket))
+            }
+            Err(NotRecorded::Refused(why)) => Ok(Together::Refused(ticket, why)),
         }
-        let sights = {
-            let mut state = self.state();
-            state.journal.memory = ticket.seen.or(state.journal.memory);
-            state.sights
-        };
-        self.durable().await?;
-        self.noted_sight(&ticket.step, sights);
-        self.is_seen(ticket);
-        Ok(Together::Done)
     }
 
     /// Whether an outcome need not be recorded before the code sees it.

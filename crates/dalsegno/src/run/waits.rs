@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 
 use super::{Run, RunState, Stopped};
 use crate::journal::Outcome;
-use crate::record;
 use crate::step::StepId;
 
 /// Something that the code waits for.
@@ -137,11 +136,6 @@ impl Run {
         self.park(what, has_seen_all).await;
     }
 
-    /// To be held by whoever will see what a step from outside comes to.
-    pub(crate) fn sight(self: &Arc<Self>, id: &StepId) -> Sight {
-        Sight(Arc::clone(self), id.clone())
-    }
-
     /// Waits until it is a recorded step's turn to be seen.
     pub(crate) async fn in_turn(self: &Arc<Self>, id: &StepId) {
         if self.state().journal.is_its_turn(id) {
@@ -175,11 +169,12 @@ impl Run {
     /// those. `false` if there is none that it may see.
     pub(crate) fn let_one_through(&self) -> bool {
         let mut state = self.state();
-        let is_through = state.journal.let_one_through();
-        if is_through {
-            state.wake();
-        }
-        is_through
+        let Some(through) = state.journal.let_one_through() else {
+            return false;
+        };
+        state.passes_over(through);
+        state.wake();
+        true
     }
 
     /// What the run can do now that its code has nothing to do.
@@ -250,34 +245,6 @@ impl RunState {
         let outcome = self.journal.outcome_in_order(id)?;
         self.saw(id);
         Some(outcome)
-    }
-
-    /// The code sees what a step came to.
-    pub fn shown(&mut self, id: &StepId) {
-        if self.journal.shown(id) {
-            self.wake();
-        }
-    }
-
-    /// Notes for the next append that the code has seen by now what a step came to.
-    pub fn saw(&mut self, id: &StepId) {
-        self.sights += 1;
-        if self.journal.remaining > 0 || self.gate.is_some() {
-            return;
-        }
-        let step = self.journal.steps.get(id);
-        if let Some(kind) = step.filter(|s| s.seen.is_none()).map(|step| step.kind) {
-            self.kept_back.keep(id.clone(), record::seen(id, kind));
-        }
-    }
-}
-
-/// What a step from outside comes to is seen by the code, or the code lets go of it.
-pub(crate) struct Sight(Arc<Run>, StepId);
-
-impl Drop for Sight {
-    fn drop(&mut self) {
-        self.0.state().shown(&self.1);
     }
 }
 

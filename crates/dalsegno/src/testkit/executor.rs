@@ -146,9 +146,14 @@ impl SimRuntime {
 
     /// Drops all tasks: the process is dead.
     pub fn kill(&self) {
-        let tasks = std::mem::take(&mut self.state().tasks);
-        // They may wake others while they are dropped.
-        drop(tasks);
+        // They may wake others while they are dropped, and leave work to new ones.
+        loop {
+            let tasks = std::mem::take(&mut self.state().tasks);
+            if tasks.is_empty() {
+                break;
+            }
+            drop(tasks);
+        }
         self.ready().clear();
         self.state().sleepers.clear();
     }

@@ -4,11 +4,13 @@
 //! 2. The segment that is being written is sealed.
 //! 3. All sealed segments are read once: what events refer to, and which piece lists which.
 //! 4. The pieces of the forgotten payloads that no other event needs go: segments that have them are
-//!    rewritten without them. A leftover that lists such a piece goes too, because a piece that is
-//!    stored promises that everything below it is.
+//!    rewritten without them. Leftovers go too: pieces that no event refers to, as a crash between the
+//!    pieces and their event leaves them. They may say what is forgotten now, under another hash.
 //!
 //! Invariants: nothing that an event needs goes, unless the event is forgotten. A crash leaves
-//! segments as they were or rewritten, and asking again goes on from there.
+//! segments as they were or rewritten, and asking again goes on from there. While an import has
+//! stored pieces of which the events are still to come, leftovers stay, but for those that list a
+//! piece that goes: a piece that is stored promises that everything below it is.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -30,8 +32,17 @@ struct References {
     /// The same of memories, by stream and sequence.
     of_memories: Vec<(StreamId, u64, Hash)>,
     forgotten: HashMap<StreamId, HashSet<u64>>,
+    /// All pieces.
+    pieces: HashSet<Hash>,
     /// What each node lists.
     nodes: HashMap<Hash, Vec<Hash>>,
+}
+
+/// What becomes of pieces that no event refers to.
+#[derive(Clone, Copy, PartialEq)]
+enum Leftovers {
+    Go,
+    Stay,
 }
 
 impl Inner {
@@ -42,17 +53,31 @@ impl Inner {
         said_at: u64,
     ) -> Result<u64, StoreError> {
         let _no_retention = lock(&self.retiring);
-        self.erase_forgotten(stream, said_at)
+        self.erase_if_there(stream, said_at, Leftovers::Go)
     }
 
-    /// The same; no retention can begin meanwhile.
-    pub fn erase_forgotten(&self, stream: &StreamId, said_at: u64) -> Result<u64, StoreError> {
+    /// The same for who imports: no retention can begin meanwhile, and there may be pieces of which
+    /// the events are still to come.
+    pub fn erase_while_importing(
+        &self,
+        stream: &StreamId,
+        said_at: u64,
+    ) -> Result<u64, StoreError> {
+        self.erase_if_there(stream, said_at, Leftovers::Stay)
+    }
+
+    fn erase_if_there(
+        &self,
+        stream: &StreamId,
+        said_at: u64,
+        leftovers: Leftovers,
+    ) -> Result<u64, StoreError> {
         self.disk.log()?;
         let candidates = self.forgotten_pieces(stream, said_at)?;
         if candidates.is_empty() {
             return Ok(0);
         }
-        self.erase(candidates)
+        self.erase(candidates, leftovers)
     }
 
     /// The pieces of the payloads that an event says are forgotten, as far as they are there.
@@ -87,7 +112,11 @@ impl Inner {
         Ok(())
     }
 
-    fn erase(&self, candidates: HashSet<Hash>) -> Result<u64, StoreError> {
+    fn erase(
+        &self,
+        mut candidates: HashSet<Hash>,
+        leftovers: Leftovers,
+    ) -> Result<u64, StoreError> {
         let log = self.disk.log()?;
         // What is appended from here on refers to pieces from here on. It stays so: an append whose
         // pieces were looked up before must see that something has changed.
@@ -107,6 +136,9 @@ impl Inner {
             while let Some((_, record)) = reader.next_record()? {
                 references.take(record.lsn, record.payload);
             }
+        }
+        if leftovers == Leftovers::Go {
+            candidates.extend(references.pieces.drain());
         }
         let gone = references.without(candidates);
         for (at, segment) in sealed.iter().enumerate() {
@@ -141,6 +173,7 @@ impl References {
     fn take(&mut self, lsn: u64, payload: &[u8]) {
         match Record::read(lsn, payload) {
             Ok(Record::Piece(hash, bytes)) => {
+                self.pieces.insert(hash);
                 let children = payload::children(bytes).unwrap_or_default();
                 if !children.is_empty() {
                     let children = children.into_iter().map(|child| child.hash);

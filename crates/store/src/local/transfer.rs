@@ -117,7 +117,7 @@ impl Over for WithoutRetention<'_> {
     }
 
     fn erase_forgotten<'a>(&'a self, stream: &'a StreamId, said_at: u64) -> Answer<'a, u64> {
-        Box::pin(async move { self.0.inner.erase_forgotten(stream, said_at) })
+        Box::pin(async move { self.0.inner.erase_while_importing(stream, said_at) })
     }
 }
 

@@ -62,7 +62,8 @@ impl RunMemory {
         if self.is_changed_by_a_fork(id) {
             return;
         }
-        let said = self.contents(&[dalsegno_memory::DocId(sequence)]).await;
+        let written = [dalsegno_memory::DocId(sequence)];
+        let said = self.contents(id, &written).await;
         // What is forgotten cannot be compared; and what was there under its key is another's.
         if let Some(Ok(then)) = said.first()
             && document.content() != then
@@ -74,7 +75,7 @@ impl RunMemory {
         }
     }
 
-    fn is_changed_by_a_fork(&self, id: &StepId) -> bool {
+    pub(super) fn is_changed_by_a_fork(&self, id: &StepId) -> bool {
         let state = self.ctx.run.state();
         let forked = state.journal.forked.as_ref();
         forked.is_some_and(|forked| forked.changed.contains(id))

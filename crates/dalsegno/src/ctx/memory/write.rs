@@ -2,24 +2,31 @@
 //!
 //! ```text
 //! intent                          which memory, and what is done; not what the document says
+//! turn                            one run of this process writes to a memory at a time
 //! draft                           at the newest version of the memory
 //! one append                      the memory's event, caused by the intent; and the outcome
-//!   the memory has moved: draft again
+//!   another process was faster: draft again, a little later
+//! durable
 //! ```
 //!
 //! Invariant: a crash leaves the memory's event and the outcome, or neither; then the step is done
 //! again.
 
 use dalsegno_memory::{DocId, Draft, Memory, MemoryError, NewDocument};
-use dalsegno_store::EventRef;
+use dalsegno_store::{EventRef, NewPayload};
 use serde_json::{Value, json};
 
 use super::{RunMemory, failure_of};
 use crate::ctx::{encode, too_large};
 use crate::effect::Effect;
-use crate::failure::Result;
-use crate::run::{Begun, Done, Step, Ticket, Together};
+use crate::failure::{Failure, Result};
+use crate::run::{Active, Begun, Done, Step, Stopped, Ticket, Together, Unbroken};
 use crate::step::{StepId, StepKind};
+
+/// Who finds the memory further than it was waits for less than so many microseconds, …
+const WAIT_US: u64 = 500;
+/// … doubled each time, so often at most.
+const WAIT_DOUBLED: u32 = 7;
 
 /// What is to be written.
 #[derive(Debug)]
@@ -89,11 +96,14 @@ impl RunMemory {
         write: Write,
     ) -> impl Future<Output = Result<u64>> + Send + use<> {
         let (memory, id) = (self.clone(), self.identify(what));
-        async move { memory.drive(id?, write).await }
+        async move {
+            let (id, _sight) = id?;
+            memory.drive(id, write).await
+        }
     }
 
     async fn drive(self, id: StepId, write: Write) -> Result<u64> {
-        let ctx = &self.ctx;
+        let ctx = self.ctx.clone();
         let mut step = Step::new(id.clone(), StepKind::Memory, Effect::Idempotent);
         step.input = Some(encode(&write.input(&self.name))?);
         step.in_plan = ctx.in_plan;
@@ -112,63 +122,117 @@ impl RunMemory {
                 }
                 Ok(sequence)
             }
-            Ok(Begun::Execute(ticket)) => self.once(ticket, &write).await,
+            Ok(Begun::Execute(ticket)) => self.once(ticket, write).await,
             // Nothing happens outside of an append, so there is never a doubt.
             Ok(Begun::InDoubt(doubt)) => ctx.frozen(ctx.run.escalate(&doubt)).await,
         }
     }
 
-    async fn once(&self, mut ticket: Ticket, write: &Write) -> Result<u64> {
-        let (ctx, id) = (&self.ctx, ticket.step.id.clone());
-        let memory = self.open().await.by(&self.by);
+    /// Executes it. The writing goes on, whatever the code does meanwhile.
+    async fn once(self, ticket: Ticket, write: Write) -> Result<u64> {
+        let (ctx, id) = (self.ctx.clone(), ticket.step.id.clone());
+        let showing = ctx.run.showing(&id, StepKind::Memory);
+        let writing = Unbroken::new(&ctx.run.runtime, self.write_to_the_end(ticket, write));
+        let (ticket, done, result) = match writing.await {
+            Err(stopped) => return ctx.frozen(stopped).await,
+            Ok(Wrote::Recorded(sequence)) => {
+                showing.seen();
+                return Ok(sequence);
+            }
+            Ok(Wrote::There(ticket, output, sequence)) => {
+                let (output, usage) = (Some(output), Default::default());
+                (ticket, Done::Succeeded { output, usage }, Ok(sequence))
+            }
+            Ok(Wrote::Failed(ticket, failure)) => {
+                let failure = failure.at(id.as_str());
+                (ticket, Done::Failed(failure.clone()), Err(failure))
+            }
+        };
+        showing.not_recorded();
+        match ctx.run.finish(*ticket, done).await {
+            Err(stopped) => ctx.frozen(stopped).await,
+            Ok(Err(other)) => Err(other),
+            Ok(Ok(())) => result,
+        }
+    }
+
+    async fn write_to_the_end(
+        self,
+        mut ticket: Ticket,
+        write: Write,
+    ) -> std::result::Result<Wrote, Stopped> {
+        let run = &self.ctx.run;
+        let memory = run.memories.get(&self.name).await;
+        let memory = memory.map_err(|e| self.stopped(&e))?.by(&self.by);
         let memory = match ticket.intent {
             Some(sequence) => memory.caused_by(EventRef {
-                stream: ctx.run.id().clone(),
+                stream: run.id().clone(),
                 sequence,
             }),
             None => memory,
         };
+        let mut lost = 0;
         loop {
+            // Whoever is to stop writes nothing more, however many are in front of it.
+            if let Some(stopped) = run.stopped() {
+                return Err(stopped);
+            }
+            let turn = run.memories.turn(&self.name).await;
             let draft = match write.draft(&memory).await {
                 Ok(draft) => draft,
-                Err(MemoryError::Store(e)) => return self.stop(e.into()).await,
-                Err(e) => return self.failed(ticket, failure_of(&e).at(id.as_str())).await,
+                Err(e @ MemoryError::Store(_)) => return Err(self.stopped(&e)),
+                Err(e) => return Ok(Wrote::Failed(Box::new(ticket), failure_of(&e))),
             };
             ticket.seen = Some(draft.seen());
             let sequence = draft.sequence();
             ticket.summary = Some(write.words(&memory, &draft));
-            let output = encode(&json!({ "sequence": sequence }))?;
-            let Some(append) = draft.append() else {
-                let (output, usage) = (Some(output), Default::default());
-                let done = Done::Succeeded { output, usage };
-                return match ctx.run.finish(ticket, done).await {
-                    Err(stopped) => ctx.frozen(stopped).await,
-                    Ok(finished) => finished.map(|()| sequence),
-                };
+            let output = match encode(&json!({ "sequence": sequence })) {
+                Ok(output) => output,
+                Err(failure) => return Ok(Wrote::Failed(Box::new(ticket), failure)),
             };
-            match ctx.run.finish_with(ticket, output, append).await {
-                Err(stopped) => return ctx.frozen(stopped).await,
-                Ok(Together::Moved(again)) => ticket = again,
-                Ok(Together::Refused(ticket, why)) => {
-                    return self.failed(ticket, too_large(&id, why)).await;
+            let Some(append) = draft.append() else {
+                return Ok(Wrote::There(Box::new(ticket), output, sequence));
+            };
+            let appended = run.append_together(ticket, output, append).await?;
+            drop(turn);
+            match appended {
+                Together::Done => {
+                    let _active = Active::new(run);
+                    run.durable().await?;
+                    let written = memory.written(draft).await;
+                    written.map_err(|e| self.stopped(&e))?;
+                    return Ok(Wrote::Recorded(sequence));
                 }
-                Ok(Together::Done) => {
-                    let _active = crate::run::Active::new(&ctx.run);
-                    return match memory.written(draft).await {
-                        Ok(()) => Ok(sequence),
-                        Err(e) => self.stop(e).await,
-                    };
+                Together::Moved(again) => {
+                    // Somebody in another process was faster.
+                    ticket = again;
+                    lost += 1;
+                    run.runtime.sleep_until(self.later_us(lost)).await;
+                }
+                Together::Refused(ticket, why) => {
+                    let failure = too_large(&ticket.step.id, why);
+                    return Ok(Wrote::Failed(Box::new(ticket), failure));
                 }
             }
         }
     }
+}
 
-    async fn failed(&self, ticket: Ticket, failure: crate::failure::Failure) -> Result<u64> {
-        let done = Done::Failed(failure.clone());
-        match self.ctx.run.finish(ticket, done).await {
-            Err(stopped) => self.ctx.frozen(stopped).await,
-            Ok(Err(other)) => Err(other),
-            Ok(Ok(())) => Err(failure),
-        }
+impl RunMemory {
+    /// When to try again after so many tries: at a random time, the later the more others write.
+    fn later_us(&self, tries: u32) -> u64 {
+        let runtime = &self.ctx.run.runtime;
+        let within_us = WAIT_US << tries.min(WAIT_DOUBLED);
+        runtime.now_us() + runtime.random() % within_us
     }
+}
+
+/// What a write came to.
+enum Wrote {
+    /// It is recorded, with its outcome.
+    Recorded(u64),
+    /// It was there: the outcome is to be recorded.
+    There(Box<Ticket>, NewPayload, u64),
+    /// The memory does not take it: that is to be recorded.
+    Failed(Box<Ticket>, Failure),
 }
