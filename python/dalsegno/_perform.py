@@ -245,20 +245,40 @@ class StepCall(collections.abc.Coroutine[Any, Any, T], Generic[T]):
     It is a coroutine: ``await`` it, or give it to ``asyncio.gather``, ``create_task`` or a ``TaskGroup``.
     """
 
+    __slots__ = ("__name__", "_body", "_ear", "_frame", "_made", "_read", "_step", "_then")
     __dalsegno_step__ = True
 
-    def __init__(self, frame: Frame, step: Step, body: Body, ear: Ear, then: Callable[[Any], T] | None = None) -> None:
-        self._frame = frame
-        self._parts = (step, body, ear, then)
-        self._coro: collections.abc.Coroutine[Any, Any, T] | None = None
-        self.__name__ = body.name
-        frame.execution.unawaited[id(self)] = body.name
+    def __init__(
+        self,
+        frame: Frame,
+        name: str,
+        step: Step,
+        ear: Ear,
+        read_it: Callable[[str], Any],
+        body: Callable[[], Body],
+        then: Callable[[Any], T] | None,
+    ) -> None:
+        self._frame, self._step, self._ear = frame, step, ear
+        self._read, self._body, self._then = read_it, body, then
+        self._made: Generator[Any, Any, T] | None = None
+        self.__name__ = name
+        frame.execution.unawaited[id(self)] = name
 
-    def _begin(self) -> collections.abc.Coroutine[Any, Any, T]:
-        if self._coro is None:
+    def _begin(self) -> Generator[Any, Any, T]:
+        if self._made is None:
             self._frame.execution.unawaited.pop(id(self), None)
-            self._coro = _perform_async(self._frame, *self._parts)
-        return self._coro
+            self._made = self._make()
+        return self._made
+
+    def _make(self) -> Generator[Any, Any, Any]:
+        told = self._step.heard(self._ear.tasks.is_idle())
+        if told is not None and told[0] == "done":
+            # It is recorded, and nothing has to be made ready to do it.
+            result = _awaited_result(self._frame, self.__name__, self._read, told[1])
+        else:
+            performance = _Performance(self._frame, self._step, self._body(), self._ear)
+            result = yield from performance.run(told).__await__()
+        return result if self._then is None else self._then(result)
 
     def send(self, value: Any) -> Any:
         return self._begin().send(value)
@@ -270,23 +290,29 @@ class StepCall(collections.abc.Coroutine[Any, Any, T], Generic[T]):
 
     def close(self) -> None:
         self._frame.execution.unawaited.pop(id(self), None)
-        self._parts[0].let_go()
-        if self._coro is not None:
-            self._coro.close()
+        self._step.let_go()
+        if self._made is not None:
+            self._made.close()
 
     def __await__(self) -> Generator[Any, None, T]:
-        return self._begin().__await__()
+        if self._made is not None:
+            raise RuntimeError(f"step {self.__name__!r} was awaited before: keep what it gave")
+        return self._begin()
 
     def __del__(self) -> None:
-        if self._coro is None:
+        if self._made is None:
             execution = self._frame.execution
             if execution.unawaited.pop(id(self), None) is not None:
                 execution.never_awaited(self.__name__)
 
 
-async def _perform_async(frame: Frame, step: Step, body: Body, ear: Ear, then: Callable[[Any], Any] | None) -> Any:
-    result = await _Performance(frame, step, body, ear).run()
-    return result if then is None else then(result)
+def _awaited_result(frame: Frame, name: str, read_it: Callable[[str], Any], text: str) -> Any:
+    """What the code is given; if that cannot be read any more, the run is left."""
+    try:
+        return read_it(text)
+    except Exception as e:
+        unreadable(frame.execution, name, e)
+        raise asyncio.CancelledError("the run was left") from e
 
 
 class _Performance:
@@ -298,28 +324,26 @@ class _Performance:
         self.tasks = frame.execution.tasks
         self.beside: asyncio.Task[None] | None = None
 
-    async def run(self) -> Any:
+    async def run(self, told: tuple[Any, ...] | None) -> Any:
+        """Makes the step; `told` is what was heard of it already."""
         step = self.step
         try:
             while True:
-                told = step.heard()
                 if told is None:
                     self.ear.waiter = self.tasks.waiter()
                     await self.ear.waiter
+                    told = step.heard(self.tasks.is_idle())
                     continue
                 self.leave_beside()
                 what = told[0]
                 if what == "done":
-                    try:
-                        return self.body.result(told[1])
-                    except Exception as e:
-                        unreadable(self.frame.execution, self.body.name, e)
-                        raise asyncio.CancelledError("the run was left") from e
+                    return _awaited_result(self.frame, self.body.name, self.body.result, told[1])
                 if what == "failed":
                     raise self.body.failure(told[1])
                 if what == "unwind":
                     raise asyncio.CancelledError(f"run {self.frame.ctx.run!r} was left")
                 await self.answer(told)
+                told = step.heard(self.tasks.is_idle())
         except (asyncio.CancelledError, GeneratorExit):
             # Who waited does not any more: an effect that must not be repeated is in doubt then.
             step.let_go()
@@ -386,6 +410,6 @@ def make(
     tasks = frame.execution.tasks
     if tasks is not None:
         ear = Ear(tasks)
-        return StepCall(frame, step(frame.ctx, ear), body, ear, then)
+        return StepCall(frame, body.name, step(frame.ctx, ear), ear, body.result, lambda: body, then)
     result = perform(frame, step(frame.ctx, None), body)
     return result if then is None else then(result)

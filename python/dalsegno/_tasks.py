@@ -47,6 +47,12 @@ class Tasks:
         self.look_soon()
         return made
 
+    def is_idle(self) -> bool:
+        """Whether the loop has nothing to do but what it does now: it would go to sleep next."""
+        # Private, and there since the beginning of asyncio. A loop without it counts as busy.
+        ready = getattr(self.loop, "_ready", None)
+        return ready is not None and len(ready) <= self._looks
+
     def look_soon(self) -> None:
         """Something has changed: sees what they wait for, when they have gone on."""
         if not self._looks:

@@ -12,7 +12,7 @@ from ._calls import Signature
 from ._dalsegno import Call, Manner
 from ._errors import BadUse, NotSerialisable
 from ._frames import PLACE, InStep, frame
-from ._perform import Body, Probe, make, perform, result_of
+from ._perform import Body, Ear, Probe, StepCall, perform, result_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -113,32 +113,35 @@ class Tool(Generic[P, R]):
             raise
         except TypeError as e:
             raise TypeError(f"{self.name}: {e}") from None
-        step = told = None
-        if found.execution.tasks is None:
-            step = found.ctx.call(self.name, self.manner, written, None)
-            told = step.hear()
-            if told[0] == "done":
-                # It is recorded, and nothing has to be made ready to do it.
-                return result_of(found, self.name, self.signature.result, told[1])
 
         def execute(call: Call | None) -> Any:
             if self.wants_key and call is not None:
                 return code(*args, **{**kwargs, "key": call.key})
             return code(*args, **kwargs)
 
-        probe = self.probe
-        body = Body(
-            self.name,
-            execute,
-            signature=self.signature,
-            probe=None if probe is None else lambda call: _ask(probe, call, args, kwargs),
-            not_done=self.not_done,
-            beside=self.timeout is not None,
-            effect=self.effect,
-        )
-        if step is not None:
-            return perform(found, step, body, told)
-        return make(found, body, lambda ctx, hear: ctx.call(self.name, self.manner, written, hear))
+        def body() -> Body:
+            probe = self.probe
+            return Body(
+                self.name,
+                execute,
+                signature=self.signature,
+                probe=None if probe is None else lambda call: _ask(probe, call, args, kwargs),
+                not_done=self.not_done,
+                beside=self.timeout is not None,
+                effect=self.effect,
+            )
+
+        # If it is recorded, nothing has to be made ready to do it.
+        tasks = found.execution.tasks
+        if tasks is not None:
+            ear = Ear(tasks)
+            step = found.ctx.call(self.name, self.manner, written, ear)
+            return StepCall(found, self.name, step, ear, self.signature.result, body, None)
+        step = found.ctx.call(self.name, self.manner, written, None)
+        told = step.hear()
+        if told[0] == "done":
+            return result_of(found, self.name, self.signature.result, told[1])
+        return perform(found, step, body(), told)
 
     def __repr__(self) -> str:
         return f"<dalsegno {'model' if self.is_model else 'tool'} {self.name} ({self.effect})>"

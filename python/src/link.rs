@@ -6,9 +6,10 @@
 //! ```
 //!
 //! A step is *here* at first: the code's own thread polls it, so that one which is recorded, or needs
-//! no disk, never changes threads. It stays here to wait for the disk: on a thread for a moment, in an
-//! event loop until a bell wakes that. What waits for anything else, or has a time limit, is handed
-//! over to the driver, and stays there.
+//! no disk, never changes threads. It stays here to wait for the disk: if nobody else syncs, the thread
+//! does it itself, and that of an event loop if it had nothing else to do and the disk is quick; else a
+//! thread waits for a moment, and a loop until a bell wakes it. What waits for anything else, or has a
+//! time limit, is handed over to the driver, and stays there.
 //!
 //! Invariants: an answer counts only for the question that was asked last; the function of a step that
 //! took too long may still be running when the next attempt begins. A step is polled here only while
@@ -20,7 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use dalsegno::{BoxFuture, Call, Ctx, Failure, Probe, Result};
+use dalsegno::{BoxFuture, Call, Ctx, Failure, Probe, Result, binding};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -32,6 +33,9 @@ use crate::port::{Port, Said, Work};
 
 /// So long a step waits for the disk before it is handed over.
 const HERE_AT_MOST: Duration = Duration::from_millis(5);
+
+/// A loop is kept for a sync that is likely to take no longer: others may have something for it meanwhile.
+const LOOP_AT_MOST: Duration = Duration::from_millis(1);
 
 /// What Python is told.
 pub enum Told {
@@ -159,17 +163,21 @@ impl Link {
         polled
     }
 
-    /// Polls the step on the thread of the code.
-    fn poll_here(self: &Arc<Self>) {
+    /// Polls the step on the thread of the code, which may be kept for a sync of about so long.
+    fn poll_here(self: &Arc<Self>, may_block: Option<Duration>) {
         let _runtime = self.port.runtime.enter();
         let waker = Waker::from(Arc::new(Wakes(Arc::downgrade(self))));
-        let polled = self.poll(&mut Context::from_waker(&waker));
+        let mut context = Context::from_waker(&waker);
+        let polled = match may_block {
+            Some(limit) => binding::may_block(limit, || self.poll(&mut context)),
+            None => self.poll(&mut context),
+        };
         let waits_for_run = polled.is_pending() && self.port.waits_for_run(&waker);
         self.state().waits_for_run = waits_for_run;
     }
 
     /// Begins, if it is not begun: here, if the driver knows that the code runs.
-    fn begin(self: &Arc<Self>, waits: bool) {
+    fn begin(self: &Arc<Self>, waits: bool, may_block: Option<Duration>) {
         if self.state().number.is_some() {
             return;
         }
@@ -185,7 +193,7 @@ impl Link {
         match is_running {
             false => self.hand_over(waits),
             true => {
-                self.poll_here();
+                self.poll_here(may_block);
                 let is_probe = matches!(self.state().told.front(), Some(Told::Probe(..)));
                 if self.has_limit || is_probe {
                     self.hand_over(false);
@@ -210,7 +218,8 @@ impl Link {
     ///
     /// The run's own lock is never asked for with ours in hand: it wakes us with its lock in hand.
     fn next(self: &Arc<Self>) -> Told {
-        self.begin(true);
+        let may_block = Some(Duration::MAX);
+        self.begin(true, may_block);
         let begun = Instant::now();
         let is_still = |state: &mut State| state.told.is_empty() && !state.is_unwound;
         loop {
@@ -232,7 +241,7 @@ impl Link {
                 self.port.works(Work::Quiet);
                 drop(self.told.wait_while(self.state(), is_still));
             } else if is_woken {
-                self.poll_here();
+                self.poll_here(may_block);
             } else if waits_for_run || begun.elapsed() > HERE_AT_MOST {
                 self.hand_over(true);
             } else {
@@ -245,12 +254,13 @@ impl Link {
         }
     }
 
-    /// The same without waiting; `None` if there is nothing.
-    fn look(self: &Arc<Self>) -> Option<Told> {
-        self.begin(false);
+    /// The same without waiting; `None` if there is nothing. A loop that is idle may be kept for a sync.
+    fn look(self: &Arc<Self>, is_idle: bool) -> Option<Told> {
+        let may_block = is_idle.then_some(LOOP_AT_MOST);
+        self.begin(false, may_block);
         if std::mem::take(&mut self.state().is_woken) {
             self.port.goes_on();
-            self.poll_here();
+            self.poll_here(may_block);
         }
         let (told, is_here, waits_for_run) = {
             let mut state = self.state();
@@ -414,9 +424,10 @@ impl PyStep {
         self.to_python(py, told)
     }
 
-    /// The same without waiting; `None` if there is nothing.
-    fn heard<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let told = py.detach(|| self.link.look());
+    /// The same without waiting; `None` if there is nothing. With `idle` the event loop has nothing else
+    /// to do, and may be kept for a sync.
+    fn heard<'py>(&self, py: Python<'py>, idle: bool) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let told = py.detach(|| self.link.look(idle));
         told.map(|told| self.to_python(py, told)).transpose()
     }
 

@@ -300,6 +300,21 @@ def test_a_step_that_is_never_awaited(opened: Open, kept: bool) -> None:
 
 
 @dalsegno.agent
+async def awaits_twice(again: bool) -> int:
+    call = alook(1)
+    first = await call
+    return await call if again else first
+
+
+def test_a_step_that_is_awaited_twice(opened: Open) -> None:
+    app = opened(awaits_twice)
+    with pytest.raises(dalsegno.RunFailed, match="step 'alook' was awaited before: keep what it gave"):
+        app.run(awaits_twice, "r", True)
+    assert app.run(awaits_twice, "s", False) == 1
+    assert LOG == ["alook", "alook"]
+
+
+@dalsegno.agent
 async def blocks(how: str) -> Any:
     match how:
         case "tool":

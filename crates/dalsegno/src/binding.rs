@@ -16,6 +16,9 @@ use crate::ctx::Ctx;
 use crate::failure::{Certainty, Failure, FailureKind};
 use crate::run::{Run, Stopped};
 
+/// Lets steps that are polled inside keep this thread while they wait for the disk.
+pub use dalsegno_store::may_block;
+
 /// The agent's code is running outside of its future, until this is dropped.
 ///
 /// Unlike a step that is being executed it does not hold up a run that stops: between steps nothing

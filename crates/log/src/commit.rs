@@ -9,6 +9,7 @@
 //! | the same, but several waited when the last turn ended | the flusher: until it is awake, the others have appended too, and share the sync |
 //! | others queued up meanwhile | the flusher thread, round after round, until no one waits: it need not be woken for the next round |
 //! | a task waits | the flusher, because a task must not block |
+//! | a task waits that may block ([`crate::may_block`]), nobody has the turn, and the last sync was quick enough | that task's thread, as above |
 //! | no flusher ([`crate::Options::without_threads`]) | whoever waits |
 //!
 //! Invariant: `durable` rises only after the sync that covers it has returned, and whoever waits
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     opened_by: u32,
     pub filling: Mutex<Filling>,
     pub durable: Arc<AtomicU64>,
+    /// How long the last group took to be written and synced, in microseconds.
+    last_sync_us: AtomicU64,
     /// Number and first LSN of the segments that readers can use.
     pub segments: Arc<Mutex<Vec<(u64, Lsn)>>>,
     /// The newest segment that was sealed before there was a next one; 0 if none.
@@ -101,7 +104,7 @@ pub(crate) enum Poll {
     Done(Result<(), SyncError>),
     /// The waker will be called.
     Wait,
-    /// Nobody syncs and there is no flusher: the caller now has the turn.
+    /// Nobody syncs, and there is no flusher or the caller may block: it now has the turn.
     YourTurn,
 }
 
@@ -142,6 +145,7 @@ impl Shared {
             opened_by: std::process::id(),
             filling: Mutex::new(Filling::new(next_lsn)),
             durable: Arc::new(AtomicU64::new(next_lsn - 1)),
+            last_sync_us: AtomicU64::new(0),
             segments: Arc::new(Mutex::new(segments)),
             sealed: AtomicU64::new(0),
             poisoned: OnceLock::new(),
@@ -212,6 +216,12 @@ impl Shared {
         crate::park::block_on(self, Wait::new(lsn, true))
     }
 
+    /// Whether who is polled on this thread may keep it for a sync.
+    fn may_lead(&self) -> bool {
+        let last = Duration::from_micros(self.last_sync_us.load(Ordering::Relaxed));
+        crate::park::may_block_for().is_some_and(|limit| last <= limit)
+    }
+
     /// Answers a waiter, registering it to be woken if the answer is not there yet.
     pub fn poll(&self, wait: &mut Wait, waker: &Waker) -> Poll {
         if self.durable() >= wait.lsn {
@@ -224,8 +234,13 @@ impl Shared {
             return Poll::Done(result);
         }
         if wait.wants_sync && !queue.taken {
+            // In a fork there is nobody to hand it to.
+            if let Err(error) = self.check_ours() {
+                self.leave(&mut queue, wait);
+                return Poll::Done(Err(error));
+            }
             queue.taken = true;
-            if !self.options.threads {
+            if !self.options.threads || (!queue.crowd && self.may_lead()) {
                 return Poll::YourTurn;
             }
             queue.handed_to_flusher = true;
@@ -391,8 +406,11 @@ impl Shared {
         }
         let mut writer = lock(&self.writer);
         let records = group.records;
+        let begun = Instant::now();
         match writer.write_group(&mut group.bytes, records) {
             Ok(opened) => {
+                let took_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+                self.last_sync_us.store(took_us, Ordering::Relaxed);
                 drop(writer);
                 if let Some(segment) = opened {
                     lock(&self.segments).push(segment);

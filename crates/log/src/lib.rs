@@ -73,7 +73,7 @@ pub use error::{
 pub use log::Log;
 pub use options::Options;
 pub use owner::owner_of;
-pub use park::Durable;
+pub use park::{Durable, may_block};
 pub use reader::{Follower, Reader, Record};
 pub use recovery::{Recovery, TornTail};
 pub use repair::{RepairAction, RepairReport, repair, repair_on};

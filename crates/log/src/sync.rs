@@ -11,7 +11,7 @@ pub(crate) use std::{
         Condvar, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
-    thread,
+    thread, thread_local,
 };
 
 #[cfg(shuttle)]
@@ -20,7 +20,7 @@ pub(crate) use shuttle::{
         Condvar, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
-    thread,
+    thread, thread_local,
 };
 
 /// Locks, also after a panic in another thread: every critical section of this crate leaves its

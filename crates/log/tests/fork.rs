@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
+use std::future::Future;
 use std::path::PathBuf;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use dalsegno_log::{AppendError, Log, SyncError};
+use dalsegno_log::{AppendError, Log, SyncError, may_block};
 
 /// Runs `child` in a fork and says whether it returned true.
 fn in_a_fork(child: impl FnOnce() -> bool) -> bool {
@@ -35,7 +39,11 @@ fn a_fork_cannot_write_and_does_not_hold_the_lock() {
             Ok(lsn) => lsn,
             Err(e) => return matches!(e, AppendError::Poisoned(_)),
         };
-        let refused = matches!(log.wait_durable(lsn), Err(SyncError::Poisoned(_)));
+        let mut durable = pin!(log.durable(lsn));
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = may_block(Duration::MAX, || durable.as_mut().poll(&mut context));
+        let refused = matches!(polled, Poll::Ready(Err(SyncError::Poisoned(_))))
+            && matches!(log.wait_durable(lsn), Err(SyncError::Poisoned(_)));
         drop(log.clone());
         refused && log.close().is_err()
     });

@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use dalsegno_log::{Log, Lsn, Options, RewriteError, Rewritten, Rule, SyncError};
+use dalsegno_log::{Log, Lsn, Options, RewriteError, Rewritten, Rule, SyncError, may_block};
 use dalsegno_sim::disk::{Faults, OpKind, Random, SimDisk, errno};
 use dalsegno_sim::rng::Rng;
 use shuttle::rand::Rng as _;
@@ -50,7 +51,7 @@ fn check_reopened(disk: &SimDisk, acknowledged: &[(Lsn, Vec<u8>)]) -> Vec<(Lsn, 
     found
 }
 
-/// Threads that append and wait, some blocking, some as futures. Returns what was acknowledged.
+/// Threads that append and wait: blocking, as futures, and as futures that may block. Returns what was acknowledged.
 fn append_in_parallel(log: &Log, threads: usize, rounds: usize) -> Vec<(Lsn, Vec<u8>)> {
     let workers: Vec<_> = (0..threads)
         .map(|number| {
@@ -60,10 +61,12 @@ fn append_in_parallel(log: &Log, threads: usize, rounds: usize) -> Vec<(Lsn, Vec
                 for round in 0..rounds {
                     let payload = payload(number, round);
                     let Ok(lsn) = log.append(&payload) else { break };
-                    let waited = if number % 2 == 0 {
-                        log.wait_durable(lsn)
-                    } else {
-                        shuttle::future::block_on(log.durable(lsn))
+                    let waited = match number % 3 {
+                        0 => log.wait_durable(lsn),
+                        1 => shuttle::future::block_on(log.durable(lsn)),
+                        _ => may_block(Duration::MAX, || {
+                            shuttle::future::block_on(log.durable(lsn))
+                        }),
                     };
                     match waited {
                         Ok(()) => {

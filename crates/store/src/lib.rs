@@ -43,6 +43,7 @@ mod store;
 mod strict;
 
 pub use content_type::ContentType;
+pub use dalsegno_log::may_block;
 pub use error::StoreError;
 pub use event::{Body, Event, EventRef, INLINE_LIMIT_BYTES, LetterRef, Payload, Version};
 pub use fields::{Fields, Malformed, Value};
