@@ -78,7 +78,7 @@ impl Run {
         if self.is_replay() {
             return Err(self.stop(Stopped::EndOfRecord).into());
         }
-        let active = Active::new(self);
+        let mut active = Active::new(self);
         let kept = match self.settings.mutant.breaks(Rule::RecordWhatItDependsOn) {
             true => None,
             false => Some(self.take_kept_back().await),
@@ -90,7 +90,8 @@ impl Run {
             return Ok(Heads { own, others });
         }
         let noted: Vec<(Noted, u64)> = {
-            let state = self.state();
+            let mut state = self.state();
+            active.is_unbroken(&mut state);
             events.iter_mut().for_each(|event| state.stamp(event));
             // With how far each is from the last of them.
             let behind = (0..events.len() as u64).rev();
