@@ -43,6 +43,8 @@ mod unbroken;
 mod waits;
 
 pub(crate) use append::NotRecorded;
+#[cfg(feature = "memory")]
+pub(crate) use begin::Ahead;
 pub use begin::{Begun, Doubt, Step, Ticket};
 pub(crate) use begin::{compare, same_payload, shown, shown_new};
 pub use finish::Done;
@@ -142,6 +144,10 @@ pub(crate) struct RunState {
     pub outside: usize,
     /// Those of them that must not be dropped.
     active_once: usize,
+    /// What is brought to its end, whatever the code does, see `unbroken.rs`.
+    unbroken: usize,
+    /// Somebody waits until there is none.
+    settling: bool,
     /// Those of them that count for a budget, and whose outcome is not recorded.
     under_way: u64,
     /// What the code waits for, by a number of its own.
@@ -226,6 +232,8 @@ impl Run {
                 active: 0,
                 outside: 0,
                 active_once: 0,
+                unbroken: 0,
+                settling: false,
                 under_way: 0,
                 waits: BTreeMap::new(),
                 next_wait: 0,

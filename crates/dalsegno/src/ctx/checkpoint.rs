@@ -97,6 +97,7 @@ impl Ctx {
             return Ok(());
         }
         self.run.replayed(format!("end of turn {turn}")).await;
+        self.run.settled().await;
         let carry = self.run.carry().to_json();
         let session = self.run.state().journal.session.clone();
         let mut fields = Fields::new().with(record::checkpoint::TURN, turn);

@@ -352,6 +352,11 @@ where
             }
             // If it cannot be recorded, the run has stopped.
             Left::Late => run.record_late().await,
+            Left::Returned(returned) => {
+                let is_settled = run.settled().await;
+                let stopped = run.stopped().filter(|_| !is_settled);
+                return stopped.map_or(Left::Returned(returned), Left::Stopped);
+            }
             left => return left,
         }
     }

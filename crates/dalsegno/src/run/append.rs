@@ -78,7 +78,7 @@ impl Run {
         if self.is_replay() {
             return Err(self.stop(Stopped::EndOfRecord).into());
         }
-        let active = Active::new(self);
+        let mut active = Active::new(self);
         let kept = match self.settings.mutant.breaks(Rule::RecordWhatItDependsOn) {
             true => None,
             false => Some(self.take_kept_back().await),
@@ -90,7 +90,8 @@ impl Run {
             return Ok(Heads { own, others });
         }
         let noted: Vec<(Noted, u64)> = {
-            let state = self.state();
+            let mut state = self.state();
+            active.is_unbroken(&mut state);
             events.iter_mut().for_each(|event| state.stamp(event));
             // With how far each is from the last of them.
             let behind = (0..events.len() as u64).rev();
@@ -117,10 +118,22 @@ impl Run {
         mut kept: Option<Taken>,
         events: Vec<NewEvent>,
         others: Vec<Append>,
-        last: Option<u64>,
+        mut last: Option<u64>,
         noted: Vec<(Noted, u64)>,
     ) -> Result<Heads, StoreError> {
         let now_us = self.runtime.now_us();
+        // What is noted of many that overtake each other may be more than an append can take.
+        while let Some(part) = kept.as_ref().and_then(Taken::first_part) {
+            let count = part.len();
+            match self.append_with(part, Vec::new(), last).await {
+                Ok(heads) => last = last.map(|_| heads.own),
+                Err(e) => {
+                    kept.into_iter().for_each(Taken::not_recorded);
+                    return Err(e);
+                }
+            }
+            kept.iter_mut().for_each(|kept| kept.recorded_first(count));
+        }
         let kept_events = kept.iter().flat_map(|kept| &kept.list);
         let mut all: Vec<NewEvent> = kept_events.map(|kept| kept.event.clone()).collect();
         let bytes = events.iter().map(bytes_of).sum();

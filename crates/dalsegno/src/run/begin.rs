@@ -76,6 +76,17 @@ pub enum Begun {
     InDoubt(Doubt),
 }
 
+/// What the record says is to be done about a step.
+#[derive(Debug)]
+pub(crate) enum Ahead {
+    /// Nothing: this is what it came to.
+    Recorded(Outcome),
+    /// To find out whether it happened.
+    InDoubt(Doubt),
+    /// To begin it, as this attempt.
+    Intend(Step, u64),
+}
+
 /// The right to execute a step, once.
 #[derive(Debug)]
 pub struct Ticket {
@@ -151,26 +162,49 @@ impl Run {
     /// # Errors
     /// The run does not go on here: nothing may be executed.
     pub async fn begin(self: &Arc<Self>, step: Step) -> Result<Begun, Stopped> {
+        self.come_to(&step).await?;
+        if self.is_replay() && step.kind == StepKind::PlanStep && self.is_open_plan(&step) {
+            // Its own outcome is behind the end of the record; what is inside may not be.
+            return Ok(Begun::Execute(self.ticket(step, 1, String::new(), false)));
+        }
+        match self.ahead(step).await? {
+            Ahead::Recorded(outcome) => Ok(Begun::Recorded(outcome)),
+            Ahead::InDoubt(doubt) => Ok(Begun::InDoubt(doubt)),
+            Ahead::Intend(step, attempt) => self.intend(step, attempt).await,
+        }
+    }
+
+    /// The same up to the intent, for who brings all behind that to its end.
+    ///
+    /// # Errors
+    /// The run does not go on here: nothing may be executed.
+    #[cfg(feature = "memory")]
+    pub(crate) async fn before_intent(self: &Arc<Self>, step: Step) -> Result<Ahead, Stopped> {
+        self.come_to(&step).await?;
+        self.ahead(step).await
+    }
+
+    async fn come_to(self: &Arc<Self>, step: &Step) -> Result<(), Stopped> {
         if let Some(stopped) = self.stopped() {
             return Err(stopped);
         }
         if self.is_replay() {
             self.at_step(&step.id, step.kind, step.input.as_ref()).await;
-            if step.kind == StepKind::PlanStep && self.is_open_plan(&step) {
-                // Its own outcome is behind the end of the record; what is inside may not be.
-                return Ok(Begun::Execute(self.ticket(step, 1, String::new(), false)));
-            }
         }
+        Ok(())
+    }
+
+    async fn ahead(self: &Arc<Self>, step: Step) -> Result<Ahead, Stopped> {
         self.in_turn(&step.id).await;
         match self.find(&step) {
-            Found::Done(outcome) => Ok(Begun::Recorded(outcome)),
+            Found::Done(outcome) => Ok(Ahead::Recorded(outcome)),
             Found::Mismatch(attention) | Found::CrashLoop(attention) => {
                 Err(self.stop(Stopped::Attention(attention)))
             }
             Found::Doubt { .. } if self.is_replay() => Err(self.stop(Stopped::EndOfRecord)),
             Found::Doubt { attempt, begun_us } => {
                 self.replayed(format!("{} {}", step.kind, step.id)).await;
-                Ok(Begun::InDoubt(Doubt {
+                Ok(Ahead::InDoubt(Doubt {
                     _active: Some(Active::new(self)),
                     attempt,
                     key: self.key(&step.id, attempt),
@@ -188,11 +222,11 @@ impl Run {
                     self.replayed(format!("{} {}", step.kind, step.id)).await;
                 }
                 self.wait_for_retry(&step, not_before_us).await?;
-                self.intend(step, attempt).await
+                Ok(Ahead::Intend(step, attempt))
             }
             Found::Nothing => {
                 self.replayed(format!("{} {}", step.kind, step.id)).await;
-                self.intend(step, 1).await
+                Ok(Ahead::Intend(step, 1))
             }
         }
     }

@@ -65,16 +65,7 @@ impl Run {
     ) -> Result<Result<(), Failure>, Stopped> {
         let step = &ticket.step.clone();
         let was_done = matches!(done, Done::Succeeded { .. });
-        let mut events = outcome_events(step, done, &ticket.used);
-        if let (true, [event]) = (was_done, &mut events[..]) {
-            *event = record::with_summary(event.clone(), ticket.summary.as_deref());
-        }
-        {
-            let mut state = self.state();
-            state.journal.memory = ticket.seen.or(state.journal.memory);
-            // What is kept back must not be given a version that comes later.
-            events.iter_mut().for_each(|event| state.stamp(event));
-        }
+        let mut events = self.events_of(&ticket, done);
         let finished = if self.is_kept_back(&ticket, &events) {
             let mut state = self.state();
             let mut tell_syncer = false;
@@ -95,35 +86,72 @@ impl Run {
             Ok(())
         } else {
             let showing = self.showing(&step.id, step.kind);
-            let finished = match self.record(events).await {
-                Ok(_) => Ok(()),
-                Err(NotRecorded::Stopped(stopped)) => return Err(stopped),
-                Err(NotRecorded::Refused(why)) => {
-                    let why = match was_done {
-                        true => format!("it was done, but its result cannot be recorded: {why}"),
-                        false => format!("its failure cannot be recorded: {why}"),
-                    };
-                    let failure = Failure::of(FailureKind::TooLarge, Certainty::Terminal, why);
-                    let failure = failure.at(step.id.as_str());
-                    let done = Done::Failed(failure.clone());
-                    let events = outcome_events(step, done, &ticket.used);
-                    match self.record(events).await {
-                        Ok(_) => Err(failure),
-                        Err(NotRecorded::Stopped(stopped)) => return Err(stopped),
-                        Err(NotRecorded::Refused(why)) => {
-                            return Err(self.stop(Stopped::Store(why)));
-                        }
-                    }
-                }
-            };
-            drop(ticket.counted.take());
-            self.commit(step.effect, Moment::AfterOutcome).await?;
+            let finished = self.record_outcome(&mut ticket, events, was_done).await?;
             showing.seen();
             finished
         };
         if let Some(active) = ticket.active.take() {
             active.end();
         }
+        Ok(finished)
+    }
+
+    /// The same, for who shows it to the code itself.
+    #[cfg(feature = "memory")]
+    pub(crate) async fn finish_unseen(
+        self: &Arc<Self>,
+        mut ticket: Ticket,
+        done: Done,
+    ) -> Result<Result<(), Failure>, Stopped> {
+        let was_done = matches!(done, Done::Succeeded { .. });
+        let events = self.events_of(&ticket, done);
+        self.record_outcome(&mut ticket, events, was_done).await
+    }
+
+    /// What says what a step came to.
+    fn events_of(&self, ticket: &Ticket, done: Done) -> Vec<NewEvent> {
+        let was_done = matches!(done, Done::Succeeded { .. });
+        let mut events = outcome_events(&ticket.step, done, &ticket.used);
+        if let (true, [event]) = (was_done, &mut events[..]) {
+            *event = record::with_summary(event.clone(), ticket.summary.as_deref());
+        }
+        let mut state = self.state();
+        state.journal.memory = ticket.seen.or(state.journal.memory);
+        // What is kept back must not be given a version that comes later.
+        events.iter_mut().for_each(|event| state.stamp(event));
+        events
+    }
+
+    async fn record_outcome(
+        self: &Arc<Self>,
+        ticket: &mut Ticket,
+        events: Vec<NewEvent>,
+        was_done: bool,
+    ) -> Result<Result<(), Failure>, Stopped> {
+        let step = ticket.step.clone();
+        let finished = match self.record(events).await {
+            Ok(_) => Ok(()),
+            Err(NotRecorded::Stopped(stopped)) => return Err(stopped),
+            Err(NotRecorded::Refused(why)) => {
+                let why = match was_done {
+                    true => format!("it was done, but its result cannot be recorded: {why}"),
+                    false => format!("its failure cannot be recorded: {why}"),
+                };
+                let failure = Failure::of(FailureKind::TooLarge, Certainty::Terminal, why);
+                let failure = failure.at(step.id.as_str());
+                let done = Done::Failed(failure.clone());
+                let events = outcome_events(&step, done, &ticket.used);
+                match self.record(events).await {
+                    Ok(_) => Err(failure),
+                    Err(NotRecorded::Stopped(stopped)) => return Err(stopped),
+                    Err(NotRecorded::Refused(why)) => {
+                        return Err(self.stop(Stopped::Store(why)));
+                    }
+                }
+            }
+        };
+        drop(ticket.counted.take());
+        self.commit(step.effect, Moment::AfterOutcome).await?;
         Ok(finished)
     }
 

@@ -155,8 +155,8 @@ impl Run {
             }
             let list = std::mem::take(&mut state.kept_back.list);
             state.kept_back.under_way = !list.is_empty();
-            let run = Arc::clone(self);
-            Poll::Ready(Taken { run, list })
+            let (run, limit) = (Arc::clone(self), state.kept_back.limit.max(1));
+            Poll::Ready(Taken { run, list, limit })
         })
         .await
     }
@@ -167,9 +167,23 @@ impl Run {
 pub(super) struct Taken {
     run: Arc<Run>,
     pub list: Vec<Kept>,
+    /// So many at a time.
+    limit: usize,
 }
 
 impl Taken {
+    /// The first of them, if they are too many for one append.
+    pub fn first_part(&self) -> Option<Vec<NewEvent>> {
+        let (first, rest) = self.list.split_at_checked(self.limit)?;
+        let part = || first.iter().map(|kept| kept.event.clone()).collect();
+        (!rest.is_empty()).then(part)
+    }
+
+    /// The first so many are recorded.
+    pub fn recorded_first(&mut self, count: usize) {
+        self.list.drain(..count);
+    }
+
     /// It is recorded.
     pub fn recorded(mut self) {
         self.end(|_, _| {});

@@ -38,6 +38,7 @@ pub(crate) enum Idle {
 pub(crate) struct Active {
     run: Arc<Run>,
     once: bool,
+    unbroken: bool,
     /// What to stop the run for if the step is dropped unfinished.
     doubt: Option<Box<dyn FnOnce() -> Stopped + Send + Sync>>,
 }
@@ -48,8 +49,15 @@ impl Active {
         Active {
             run: Arc::clone(run),
             once: false,
+            unbroken: false,
             doubt: None,
         }
+    }
+
+    /// It is brought to its end: neither the run nor a turn ends before it.
+    pub fn is_unbroken(&mut self, state: &mut RunState) {
+        self.unbroken = true;
+        state.unbroken += 1;
     }
 
     /// If it is dropped before [`Active::end`], nobody knows what became of it.
@@ -83,10 +91,15 @@ impl Drop for Active {
         if self.once {
             state.active_once = state.active_once.saturating_sub(1);
         }
+        if self.unbroken {
+            state.unbroken -= 1;
+        }
+        let is_settled = state.settling && state.unbroken == 0;
         // Who decides whether the run is idle has to look again, unless code outside is at work,
         // whose end is told; and who waits for its turn, or for a run that stops.
         let may_be_idle = !state.polling && state.outside == 0;
-        if may_be_idle || state.stopped.is_some() || state.journal.order.wants_more {
+        let is_awaited = is_settled || state.journal.order.wants_more;
+        if may_be_idle || state.stopped.is_some() || is_awaited {
             state.wake();
         }
         drop(state);
@@ -134,6 +147,23 @@ impl Run {
             return;
         }
         self.park(what, has_seen_all).await;
+    }
+
+    /// Waits until what was begun and the code let go of is at its end. Nothing of it may be recorded
+    /// behind the end of a turn or of the run. `false` if the run has stopped meanwhile.
+    pub(crate) async fn settled(&self) -> bool {
+        let mut has_waited = false;
+        std::future::poll_fn(|context| {
+            let mut state = self.state();
+            state.settling = state.unbroken > 0;
+            if !state.settling {
+                return Poll::Ready(!has_waited || state.stopped.is_none());
+            }
+            has_waited = true;
+            state.wakes(context.waker());
+            Poll::Pending
+        })
+        .await
     }
 
     /// Waits until it is a recorded step's turn to be seen.

@@ -20,7 +20,8 @@ use super::{RunMemory, failure_of};
 use crate::ctx::{encode, too_large};
 use crate::effect::Effect;
 use crate::failure::{Failure, Result};
-use crate::run::{Active, Begun, Done, Step, Stopped, Ticket, Together, Unbroken};
+use crate::journal::Outcome;
+use crate::run::{Active, Ahead, Begun, Done, Step, Stopped, Ticket, Together, Unbroken};
 use crate::step::{StepId, StepKind};
 
 /// Who finds the memory further than it was waits for less than so many microseconds, …
@@ -107,9 +108,9 @@ impl RunMemory {
         let mut step = Step::new(id.clone(), StepKind::Memory, Effect::Idempotent);
         step.input = Some(encode(&write.input(&self.name))?);
         step.in_plan = ctx.in_plan;
-        match ctx.run.begin(step).await {
+        match ctx.run.before_intent(step).await {
             Err(stopped) => ctx.frozen(stopped).await,
-            Ok(Begun::Recorded(outcome)) => {
+            Ok(Ahead::Recorded(outcome)) => {
                 let answer: Value = ctx.recorded(&id, outcome).await?;
                 let sequence = self.read(&id, answer["sequence"].as_u64()).await;
                 self.same_write(&id, &write, sequence).await;
@@ -122,42 +123,63 @@ impl RunMemory {
                 }
                 Ok(sequence)
             }
-            Ok(Begun::Execute(ticket)) => self.once(ticket, write).await,
+            Ok(Ahead::Intend(step, attempt)) => self.once(step, attempt, write).await,
             // Nothing happens outside of an append, so there is never a doubt.
-            Ok(Begun::InDoubt(doubt)) => ctx.frozen(ctx.run.escalate(&doubt)).await,
+            Ok(Ahead::InDoubt(doubt)) => ctx.frozen(ctx.run.escalate(&doubt)).await,
         }
     }
 
-    /// Executes it. The writing goes on, whatever the code does meanwhile.
-    async fn once(self, ticket: Ticket, write: Write) -> Result<u64> {
-        let (ctx, id) = (self.ctx.clone(), ticket.step.id.clone());
-        let showing = ctx.run.showing(&id, StepKind::Memory);
-        let writing = Unbroken::new(&ctx.run.runtime, self.write_to_the_end(ticket, write));
-        let (ticket, done, result) = match writing.await {
-            Err(stopped) => return ctx.frozen(stopped).await,
-            Ok(Wrote::Recorded(sequence)) => {
-                showing.seen();
-                return Ok(sequence);
+    /// Executes it. From the intent on it is brought to its end, whatever the code does meanwhile.
+    async fn once(self, step: Step, attempt: u64, write: Write) -> Result<u64> {
+        let ctx = self.ctx.clone();
+        let showing = ctx.run.showing(&step.id, StepKind::Memory);
+        let mut active = Active::new(&ctx.run);
+        active.is_unbroken(&mut ctx.run.state());
+        let writing = Unbroken::new(&ctx.run.runtime, async move {
+            let _active = active;
+            match self.ctx.run.intend(step, attempt).await? {
+                Begun::Recorded(Outcome::Failed(failure)) => Ok(Err(failure)),
+                Begun::Execute(ticket) => self.write_to_the_end(ticket, write).await,
+                // An intent that was recorded is to be acted on.
+                other => {
+                    let why = format!("a write was begun, and came to {other:?}");
+                    Err(self.ctx.run.stop(Stopped::Store(why)))
+                }
             }
-            Ok(Wrote::There(ticket, output, sequence)) => {
-                let (output, usage) = (Some(output), Default::default());
-                (ticket, Done::Succeeded { output, usage }, Ok(sequence))
-            }
-            Ok(Wrote::Failed(ticket, failure)) => {
-                let failure = failure.at(id.as_str());
-                (ticket, Done::Failed(failure.clone()), Err(failure))
-            }
-        };
-        showing.not_recorded();
-        match ctx.run.finish(*ticket, done).await {
+        });
+        match writing.await {
             Err(stopped) => ctx.frozen(stopped).await,
-            Ok(Err(other)) => Err(other),
-            Ok(Ok(())) => result,
+            Ok(result) => {
+                showing.seen();
+                result
+            }
         }
     }
 
     async fn write_to_the_end(
-        self,
+        &self,
+        ticket: Ticket,
+        write: Write,
+    ) -> std::result::Result<Result<u64>, Stopped> {
+        let run = &self.ctx.run;
+        let (ticket, done, result) = match self.append(ticket, write).await? {
+            Wrote::Recorded(sequence) => return Ok(Ok(sequence)),
+            Wrote::There(ticket, output, sequence) => {
+                let (output, usage) = (Some(output), Default::default());
+                (ticket, Done::Succeeded { output, usage }, Ok(sequence))
+            }
+            Wrote::Failed(ticket, failure) => {
+                let failure = failure.at(ticket.step.id.as_str());
+                (ticket, Done::Failed(failure.clone()), Err(failure))
+            }
+        };
+        let recorded = run.finish_unseen(*ticket, done).await?;
+        Ok(recorded.and(result))
+    }
+
+    /// Appends it, with its outcome, as soon as nobody else is faster.
+    async fn append(
+        &self,
         mut ticket: Ticket,
         write: Write,
     ) -> std::result::Result<Wrote, Stopped> {
@@ -173,11 +195,11 @@ impl RunMemory {
         };
         let mut lost = 0;
         loop {
-            // Whoever is to stop writes nothing more, however many are in front of it.
+            let turn = run.memories.turn(&self.name).await;
+            // Whoever is to stop writes nothing more, however many were in front of it.
             if let Some(stopped) = run.stopped() {
                 return Err(stopped);
             }
-            let turn = run.memories.turn(&self.name).await;
             let draft = match write.draft(&memory).await {
                 Ok(draft) => draft,
                 Err(e @ MemoryError::Store(_)) => return Err(self.stopped(&e)),
@@ -197,7 +219,6 @@ impl RunMemory {
             drop(turn);
             match appended {
                 Together::Done => {
-                    let _active = Active::new(run);
                     run.durable().await?;
                     let written = memory.written(draft).await;
                     written.map_err(|e| self.stopped(&e))?;
