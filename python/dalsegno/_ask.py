@@ -16,7 +16,7 @@ from . import _agents, _dalsegno, _errors, _strays, _tasks
 from ._agents import Agent
 from ._errors import BadUse, Failure, RunError
 from ._raising import run_failed
-from ._values import Unwritable, read, write
+from ._values import read, write
 
 Time = float | datetime.timedelta
 
@@ -293,8 +293,10 @@ class Asks:
 
     def close(self, grace: float) -> None:
         _OPEN.discard(self)
-        closed = self.core.close(grace)
-        self._loop.close()
+        try:
+            closed = self.core.close(grace)
+        finally:
+            self._loop.close()
         if closed is not None:
             raise problem(closed)
 
@@ -387,7 +389,7 @@ def _seconds(time: Any) -> float | None:
 def written(value: Any, what: str) -> str:
     try:
         return write(value, type(value))
-    except Unwritable as e:
+    except Exception as e:
         raise _errors.NotSerialisable(f"{what}: {e}") from e
 
 

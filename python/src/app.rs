@@ -13,13 +13,14 @@ use dalsegno::{
 };
 use dalsegno_store::{RunInfo, RunQuery, Status};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
 
 use crate::crash::{self, Crash};
 use crate::drive::Starter;
-use crate::failures::{self, Problem};
+use crate::failures;
 use crate::memory::Order;
 use crate::pending::Pending;
 
@@ -105,9 +106,14 @@ pub fn open(
             .as_ref()
             .is_some_and(|crash| crash.get().is_dead())
     };
-    let Some(answer) = opening.wait_unless(py, is_dead)? else {
-        runtime.shutdown_background();
-        return Err(failures::raise(py, "Closed", "the process is dead"));
+    let answer = match opening.wait_unless(py, is_dead) {
+        Ok(Some(answer)) => answer,
+        // Whoever gives up (Ctrl-C) does not wait for a server that does not answer.
+        gone => {
+            runtime.shutdown_background();
+            gone?;
+            return Err(failures::raise(py, "Closed", "the process is dead"));
+        }
     };
     let app = {
         let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -539,18 +545,23 @@ impl App {
         Ok(())
     }
 
-    /// Closes the store; steps that are under way have so long to end.
-    fn close(&self, py: Python<'_>, grace: f64) -> PyResult<Option<Problem>> {
+    /// Closes the store; steps that are under way have so long to end, or until Ctrl-C.
+    fn close<'py>(&self, py: Python<'py>, grace: f64) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.check(py)?;
         let inner = self.inner().take();
         let Some(Inner { app, runtime }) = inner else {
             return Ok(None);
         };
         let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
-        Ok(py.detach(move || {
-            let closed = runtime.block_on(app.close_within(grace));
-            runtime.shutdown_background();
-            closed.err().map(|e| failures::problem(&e))
-        }))
+        let closing = Pending::new(runtime.handle(), async move {
+            app.close_within(grace).await.map(|()| None)
+        });
+        let closed = closing.wait(py);
+        runtime.shutdown_background();
+        let closed = closed?;
+        Ok(match closed.get_item(0)?.is_none() {
+            true => None,
+            false => Some(closed),
+        })
     }
 }
