@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._errors import NotSerialisable
-from ._values import Coder, Unwritable, coder, dumps, loads, read_with, type_words, write_with
+from ._values import Coder, coder, dumps, loads, read_with, type_words, write_with
 
 
 class Signature:
@@ -89,14 +89,16 @@ class Signature:
                 ready = self._ready or self._make_ready()
                 parts = [begin + write_with(how, value) for (begin, how), value in zip(ready, args, strict=True)]
                 return "{" + ",".join(parts) + "}"
-            except Unwritable:
+            except Exception:
                 pass  # It is said below of which argument.
         written = []
         for name, value in self.bind(args, kwargs).items():
             try:
                 how = self.coder(name)
                 text = write_with(how, value) if self._is_simple else self._write_several(how, name, value)
-            except Unwritable as e:
+            except NotSerialisable:
+                raise
+            except Exception as e:
                 raise NotSerialisable(
                     f"{what}: its argument {name!r}, a {type_words(type(value))}, cannot be recorded: {e} "
                     f"(or leave it out of the record: ignore={name!r})"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import functools
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conftest import Open
@@ -50,6 +51,37 @@ def test_an_argument_that_cannot_be_recorded_names_the_step_and_the_type(opened:
     with pytest.raises(dalsegno.RunFailed, match=r"step 'look': its argument 'what', a test_bad_use\.Client"):
         opened(looker).run(looker, "r", "argument")
     assert LOG == []
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (10**5000, "a int, cannot be recorded: Exceeds the limit"),
+        (
+            functools.reduce(lambda inner, _: [inner], range(5000), cast(Any, 1)),
+            "a list, cannot be recorded: maximum recursion",
+        ),
+    ],
+    ids=["digits", "depth"],
+)
+def test_plain_values_that_are_too_much(opened: Open, value: Any, words: str) -> None:
+    app = opened(gives_back)
+    with pytest.raises(dalsegno.NotSerialisable, match=f"agent 'gives_back': its argument 'what', {words}"):
+        app.run(gives_back, "r", value)
+    with pytest.raises(dalsegno.NotSerialisable, match="signal 'go'"):
+        app.signal("r", "go", value)
+
+
+@dalsegno.agent
+def gives_back(what: Any) -> Any:
+    return look(what)
+
+
+def test_half_a_character_is_recorded(opened: Open) -> None:
+    given = {"name": "\udcff.txt", "said": ["ü \ud83d"]}
+    assert opened(gives_back).run(gives_back, "r", given) == given
+    assert opened(gives_back).get("r").result() == given
+    assert LOG == ["look"]
 
 
 @dalsegno.tool(effect="read_only", ignore="client")

@@ -46,10 +46,19 @@ def charge(how: str) -> str:
                 pass
 
             raise Local("inside")
+        case "half":
+            raise ValueError("half \ud83d")
+        case "mute":
+            raise Mute
         case "os":
             raise FileNotFoundError(2, "No such file", "x.txt")
         case _:
             raise ValueError(how)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        return str(1 / 0)
 
 
 @dalsegno.agent
@@ -71,6 +80,8 @@ def careful(how: str) -> list[str]:
         ("local", "StepFailed", "test_errors.charge.<locals>.Local: inside"),
         ("awkward", "Awkward", "7!"),
         ("os", "FileNotFoundError", "[Errno 2] No such file: 'x.txt'"),
+        ("half", "ValueError", r"half \ud83d"),
+        ("mute", "Mute", "(it does not say what: ZeroDivisionError in its __str__)"),
     ],
 )
 def test_an_exception_comes_back_as_what_it_was(opened: Open, how: str, name: str, text: str) -> None:
