@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import datetime
 import functools
-import inspect
 import uuid
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
+from types import MethodType
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 from ._agents import Agent
-from ._calls import Signature
+from ._calls import Signature, check_function, is_async, name_of
 from ._conversations import Said, written
 from ._dalsegno import Ctx, Step
 from ._errors import BadUse, Failure, StepTimeout
@@ -23,6 +23,7 @@ from ._resources import Resource
 from ._values import write
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 T = TypeVar("T")
 SaidT = TypeVar("SaidT", bound=Said)
@@ -201,11 +202,22 @@ class PlanStep(Generic[P, R]):
     """A part of the plan; :func:`plan_step` makes it."""
 
     def __init__(self, code: Callable[P, R], name: str | None) -> None:
+        check_function(code, "plan steps")
         self.code = code
-        self.name = name or code.__name__
-        self.is_async = inspect.iscoroutinefunction(code)
+        self.name = name or name_of(code)
+        self.is_async = is_async(code)
         self.signature = Signature(code)
         functools.update_wrapper(self, code)
+
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> PlanStep[P, R]: ...
+    @overload
+    def __get__(
+        self: PlanStep[Concatenate[Any, Q], R], instance: object, owner: type | None = None, /
+    ) -> PlanStep[Q, R]: ...
+    def __get__(self, instance: Any, owner: type | None = None, /) -> Any:
+        # As a function has it: of an object it is a method.
+        return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         found = frame()

@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar, cast, overload
+from types import MethodType
+from typing import Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 from . import _threads
-from ._calls import Signature
+from ._calls import Signature, check_function, is_async, name_of, wants_key
 from ._dalsegno import Call, Manner
 from ._errors import BadUse, NotSerialisable
 from ._frames import PLACE, InStep, frame
 from ._perform import Body, Probe, make, perform, result_of
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 Effect = Literal["read_only", "idempotent", "once"]
 
@@ -43,6 +45,7 @@ class Tool(Generic[P, R]):
     """A function whose calls are steps when they are made in the code of a run, and plain calls elsewhere."""
 
     __name__: str
+    __qualname__: str
 
     def __init__(
         self,
@@ -58,9 +61,8 @@ class Tool(Generic[P, R]):
         not_done: Iterable[type[BaseException]],
         ignore: str | Iterable[str],
     ) -> None:
-        if not callable(code):
-            raise TypeError(f"a {type(code).__name__} is no function: give tool and model functions only")
-        self.name = name or getattr(code, "__name__", "") or "call"
+        check_function(code, "tools and models")
+        self.name = name or name_of(code)
         ignored = frozenset([ignore] if isinstance(ignore, str) else ignore)
         if effect not in ("read_only", "idempotent", "once"):
             raise ValueError(f"{self.name}: effect={effect!r} is none of read_only, idempotent, once")
@@ -68,11 +70,10 @@ class Tool(Generic[P, R]):
             raise ValueError(f"{self.name}: only a tool with effect='once' can be in doubt, and needs a probe")
         self.code = code
         self._words = f"step {self.name!r}"
-        self.is_async = inspect.iscoroutinefunction(code)
+        self.is_async = is_async(code)
         self.probe = probe
         self.not_done = tuple(not_done)
-        parameters = inspect.signature(code).parameters
-        self.wants_key = "key" in parameters and parameters["key"].kind is inspect.Parameter.KEYWORD_ONLY
+        self.wants_key = wants_key(code)
         self.signature = Signature(code, ignored, frozenset({"key"} if self.wants_key else ()))
         retry = retries if isinstance(retries, Retry) else Retry(max(1, retries))
         gate = approval if isinstance(approval, Approval) else Approval() if approval else None
@@ -139,6 +140,18 @@ class Tool(Generic[P, R]):
         if step is not None:
             return perform(found, step, body, told)
         return make(found, body, lambda ctx, hear: ctx.call(self.name, self.manner, written, hear))
+
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> Tool[P, R]: ...
+    @overload
+    def __get__(self: Tool[Concatenate[Any, Q], R], instance: object, owner: type | None = None, /) -> Tool[Q, R]: ...
+    def __get__(self, instance: Any, owner: type | None = None, /) -> Any:
+        # As a function has it: of an object it is a method.
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        # By its name, as functions are.
+        return getattr(self, "__qualname__", self.name)
 
     def __repr__(self) -> str:
         return f"<dalsegno {'model' if self.is_model else 'tool'} {self.name} ({self.effect})>"
@@ -266,6 +279,9 @@ def to_thread(called: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Corou
 
     >>> pages = await asyncio.gather(*(dalsegno.to_thread(fetch, url) for url in urls))
     """
+    if isinstance(called, MethodType):
+        bound = called.__self__
+        called, args = called.__func__, (bound, *args)
     if called.is_async:
         raise BadUse(f"tool {called.name!r} is async: write `await {called.name}(…)`")
     found = frame()
