@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from . import _agents, _dalsegno, _errors, _strays, _tasks
 from ._agents import Agent
+from ._calls import written
 from ._errors import BadUse, Failure, RunError
 from ._raising import run_failed
-from ._values import read, write
+from ._values import read
 
 Time = float | datetime.timedelta
 
@@ -384,13 +385,6 @@ def read_runs(text: str | None) -> list[RunInfo]:
 
 def _seconds(time: Any) -> float | None:
     return time.total_seconds() if isinstance(time, datetime.timedelta) else time
-
-
-def written(value: Any, what: str) -> str:
-    try:
-        return write(value, type(value))
-    except Exception as e:
-        raise _errors.NotSerialisable(f"{what}: {e}") from e
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)

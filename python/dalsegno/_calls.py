@@ -56,6 +56,14 @@ def _hinted(code: Callable[..., Any]) -> Callable[..., Any]:
     return code if inspect.isroutine(code) or inspect.isclass(code) else type(code).__call__
 
 
+def written(value: Any, what: str) -> str:
+    """A value as JSON, by its own type."""
+    try:
+        return write_with(coder(type(value)), value)
+    except Exception as e:
+        raise NotSerialisable(f"{what}: a {type_words(type(value))} cannot be recorded: {e}") from e
+
+
 class Signature:
     """What goes into a function and comes out, by its hints."""
 

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, Literal
 
 from . import _dalsegno
-from ._ask import Budget, RunInfo, Why, problem, read_runs, read_why, statuses, written
+from ._ask import Budget, RunInfo, Why, problem, read_runs, read_why, statuses
+from ._calls import written
 from ._errors import BadUse
 from ._frames import PLACE, Frame
 

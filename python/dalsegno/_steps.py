@@ -13,8 +13,8 @@ from types import MethodType
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 from ._agents import Agent
-from ._calls import Signature, check_function, is_async, name_of
-from ._conversations import Said, written
+from ._calls import Signature, check_function, is_async, name_of, written
+from ._conversations import Said
 from ._dalsegno import Ctx, Step
 from ._errors import BadUse, Failure, StepTimeout
 from ._frames import frame, frame_for
@@ -97,13 +97,14 @@ def sleep(time: float | datetime.timedelta) -> Want[None]:
 def decide(name: str, choice: T, because: str) -> Want[T]:
     # What is recorded wins, so it is read as what the code has in its hand.
     hint = type(choice)
-    written = write([choice, because] if because else [choice], list[hint])  # type: ignore[valid-type]
-    return Want("decide", lambda ctx, hear: ctx.decide(name, written, hear), lambda made: cast(T, made[0]), list[hint])  # type: ignore[valid-type]
+    made = written(choice, f"decision {name!r}")
+    shown = f"[{made},{write(because)}]" if because else f"[{made}]"
+    return Want("decide", lambda ctx, hear: ctx.decide(name, shown, hear), lambda made: cast(T, made[0]), list[hint])  # type: ignore[valid-type]
 
 
 def event(kind: str, content: Any) -> Want[None]:
-    written = write(content, type(content))
-    return Want("event", lambda ctx, hear: ctx.event(kind, written, hear), _same)
+    shown = written(content, f"event {kind!r}")
+    return Want("event", lambda ctx, hear: ctx.event(kind, shown, hear), _same)
 
 
 def signal(name: str, of: Any, timeout: float | datetime.timedelta | None) -> Want[Any]:
@@ -118,14 +119,14 @@ def signal(name: str, of: Any, timeout: float | datetime.timedelta | None) -> Wa
 
 
 def send_signal(run: str, name: str, content: Any) -> Want[None]:
-    written = write(content, type(content))
-    return Want("send_signal", lambda ctx, hear: ctx.send_signal(run, name, written, hear), _same)
+    shown = written(content, f"signal {name!r}")
+    return Want("send_signal", lambda ctx, hear: ctx.send_signal(run, name, shown, hear), _same)
 
 
 def approval(
     name: str, of: Any, expires: float | datetime.timedelta | None, wait: float | datetime.timedelta | None
 ) -> Want[Answer]:
-    shown = None if of is None else write(of, type(of))
+    shown = None if of is None else written(of, f"approval {name!r}")
     return Want(
         "approval",
         lambda ctx, hear: ctx.approval(name, shown, _maybe(expires), _maybe(wait), hear),
@@ -161,7 +162,7 @@ def conversation(name: str, of: type[SaidT]) -> Want[SaidT]:
 
 
 def message(said: Said, message: Any) -> Want[None]:
-    text, read_back = written(message)
+    text, read_back = said.written(message)
     return Want("append", lambda ctx, hear: ctx.message(said.name, text, hear), lambda _: said._take(text, read_back))
 
 
@@ -173,7 +174,7 @@ def checkpoint(
     holding: Iterable[Resource],
     releasing: Iterable[Resource],
 ) -> Want[None]:
-    shown, held, released = write(state, type(state)), list(holding), list(releasing)
+    shown, held, released = written(state, f"checkpoint {name!r}"), list(holding), list(releasing)
     return Want(
         "checkpoint",
         lambda ctx, hear: ctx.checkpoint(name, shown, progress, pinned, held, released, hear),

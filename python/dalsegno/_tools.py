@@ -68,11 +68,17 @@ class Tool(Generic[P, R]):
             raise ValueError(f"{self.name}: effect={effect!r} is none of read_only, idempotent, once")
         if probe is not None and effect != "once":
             raise ValueError(f"{self.name}: only a tool with effect='once' can be in doubt, and needs a probe")
+        if probe is not None and not callable(probe):
+            raise TypeError(f"{self.name}: its probe, a {type(probe).__name__}, is no function")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"{self.name}: timeout={timeout} leaves no time: give seconds, or None")
         self.code = code
         self._words = f"step {self.name!r}"
         self.is_async = is_async(code)
         self.probe = probe
         self.not_done = tuple(not_done)
+        if not all(isinstance(one, type) and issubclass(one, BaseException) for one in self.not_done):
+            raise TypeError(f"{self.name}: not_done={not_done!r} are no exceptions: give a list of their classes")
         self.wants_key = wants_key(code)
         self.signature = Signature(code, ignored, frozenset({"key"} if self.wants_key else ()))
         retry = retries if isinstance(retries, Retry) else Retry(max(1, retries))

@@ -77,6 +77,41 @@ def gives_back(what: Any) -> Any:
     return look(what)
 
 
+@dalsegno.agent
+def tells(how: str) -> Any:
+    match how:
+        case "decision":
+            return dalsegno.decide("go", Client())
+        case "event":
+            return dalsegno.event("seen", Client())
+        case "checkpoint":
+            return dalsegno.checkpoint("there", Client())
+        case "approval":
+            return dalsegno.approval("refund", Client())
+        case "signal":
+            return dalsegno.send_signal("another", "paid", Client())
+        case "conversation":
+            return dalsegno.conversation("chat").append(Client())
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        ("decision", "go"),
+        ("event", "seen"),
+        ("checkpoint", "there"),
+        ("approval", "refund"),
+        ("signal", "paid"),
+        ("conversation", "chat"),
+    ],
+)
+def test_what_cannot_be_told_names_what_it_is_for_and_the_type(opened: Open, how: str, name: str) -> None:
+    words = rf"{how} '{name}': a test_bad_use\.Client cannot be recorded"
+    with pytest.raises(dalsegno.RunFailed, match=words) as caught:
+        opened(tells).run(tells, "r", how)
+    assert isinstance(caught.value.__cause__, dalsegno.NotSerialisable)
+
+
 def test_half_a_character_is_recorded(opened: Open) -> None:
     given = {"name": "\udcff.txt", "said": ["ü \ud83d"]}
     assert opened(gives_back).run(gives_back, "r", given) == given
@@ -305,6 +340,13 @@ def test_decorators_find_what_cannot_be() -> None:
         dalsegno.tool(effect="read_only", probe=lambda key: dalsegno.UNKNOWN)(one)
     with pytest.raises(TypeError, match="has no argument"):
         dalsegno.tool(ignore="m")(one)
+    for seconds in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match=r"one: timeout=.* leaves no time"):
+            dalsegno.tool(timeout=seconds)(one)
+    with pytest.raises(TypeError, match="one: not_done='ValueError' are no exceptions"):
+        dalsegno.tool(not_done="ValueError")(one)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="one: its probe, a int, is no function"):
+        dalsegno.tool(probe=3)(one)  # type: ignore[call-overload]
 
 
 # --- async -------------------------------------------------------------------------------------------
