@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import datetime
 import os
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -202,6 +203,7 @@ class Asks:
                 raise BadUse(f"{agent!r} is no agent: decorate it with @dalsegno.agent")
             if self.agents.setdefault(agent.name, agent) is not agent:
                 raise BadUse(f"there are two agents {agent.name!r}: give one another name, @dalsegno.agent(name=…)")
+        place = checked_place(place)
         _strays.install()
         self._loop = _Loop(loop)
         known, its_loop = self.agents, self._loop.get
@@ -210,7 +212,7 @@ class Asks:
         def start(name: str, ctx: _dalsegno.Ctx, text: str) -> None:
             _agents.start(known[name], ctx, text, its_loop)
 
-        self.core = _dalsegno.open(os.fspath(place), known_to_core, start, settings)
+        self.core = _dalsegno.open(place, known_to_core, start, settings)
         _OPEN.add(self)
 
     def _asked(self, pending: _dalsegno.Pending, of: Any = Any) -> Asked:
@@ -361,6 +363,18 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
+
+
+def checked_place(place: str | os.PathLike[str]) -> str:
+    """Where a store is; what looks like an address and is none of a database would be made a folder."""
+    found = os.fspath(place)
+    if not isinstance(found, str):
+        raise BadUse(f"a store cannot be opened by {type(found).__name__}: give a path as a text, or postgres://…")
+    if re.match(r"\w[\w+.-]*://", found) and not found.startswith(("postgres://", "postgresql://")):
+        raise BadUse(
+            f"{found.split('://')[0]}:// is no store: give a folder, or postgres://user:password@host/database"
+        )
+    return found
 
 
 def statuses(status: Iterable[str]) -> list[str]:
