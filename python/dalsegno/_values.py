@@ -467,7 +467,7 @@ def _given(hint: Any, given: dict[Any, Any]) -> Any:
     if isinstance(hint, typing.TypeVar):
         return given.get(hint, hint)
     wanted = getattr(hint, "__parameters__", ())
-    return hint[tuple(given.get(one, one) for one in wanted)] if wanted and not isinstance(hint, type) else hint
+    return hint[tuple(given.get(one, one) for one in wanted)] if wanted and typing.get_origin(hint) else hint
 
 
 def _generic(origin: type, args: tuple[Any, ...]) -> Coder:
