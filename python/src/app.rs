@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dalsegno::{
-    AttentionKind, Budget, Builder, Dalsegno, Durability, Error, Fork, RunHandle, Start, Turn,
+    AttentionKind, Budget, Builder, Dalsegno, Durability, Error, Fork, RunHandle, Start, Turn, Why,
 };
 use dalsegno_store::{RunInfo, RunQuery, Status};
 use pyo3::prelude::*;
@@ -200,21 +200,28 @@ impl App {
         };
         match open {
             Some((runtime, app)) => Ok(Pending::new(&runtime, ask(app))),
-            None => {
-                let why = "the store was closed: open it again";
-                Err(failures::raise(py, "Closed", why))
-            }
+            None => Err(closed(py)),
         }
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        match std::process::id() == self.pid {
-            true => Ok(()),
-            false => {
-                let why = "this process was forked from the one that has opened the store: open it \
-                           here, after the fork, or start the process with \"spawn\"";
-                Err(failures::raise(py, "Forked", why))
-            }
+        check_process(py, self.pid)
+    }
+}
+
+/// Whoever asks a store that is closed is told that.
+pub fn closed(py: Python<'_>) -> PyErr {
+    failures::raise(py, "Closed", "the store was closed: open it again")
+}
+
+/// Whether this is the process that has opened a store, and not a fork of it.
+pub fn check_process(py: Python<'_>, pid: u32) -> PyResult<()> {
+    match std::process::id() == pid {
+        true => Ok(()),
+        false => {
+            let why = "this process was forked from the one that has opened the store: open it \
+                       here, after the fork, or start the process with \"spawn\"";
+            Err(failures::raise(py, "Forked", why))
         }
     }
 }
@@ -242,7 +249,7 @@ async fn result(handle: RunHandle) -> Result<Option<String>, Error> {
 }
 
 /// The statuses of these names.
-pub fn statuses(names: &[String]) -> Vec<Status> {
+fn statuses(names: &[String]) -> Vec<Status> {
     const ALL: [Status; 6] = [
         Status::Pending,
         Status::Running,
@@ -255,17 +262,43 @@ pub fn statuses(names: &[String]) -> Vec<Status> {
     ALL.into_iter().filter(is_wanted).collect()
 }
 
-/// A run in a list.
-pub fn info_json(info: &RunInfo) -> serde_json::Value {
-    json!({
-        "run": info.run.name(),
-        "agent": info.agent,
-        "status": info.status.to_string(),
-        "created_us": info.created_us,
-        "updated_us": info.updated_us,
-        "attention": info.attention,
-        "next_timer_us": info.next_timer_us,
-    })
+/// Which runs are wanted.
+pub fn query(
+    status: &[String],
+    agent: Option<String>,
+    attention: bool,
+    newest: bool,
+    limit: usize,
+) -> RunQuery {
+    RunQuery {
+        status: statuses(status),
+        attention,
+        agent,
+        after: None,
+        limit,
+        newest,
+    }
+}
+
+/// Runs in a list.
+pub fn runs_json(runs: &[RunInfo]) -> String {
+    let info = |info: &RunInfo| {
+        json!({
+            "run": info.run.name(),
+            "agent": info.agent,
+            "status": info.status.to_string(),
+            "created_us": info.created_us,
+            "updated_us": info.updated_us,
+            "attention": info.attention,
+            "next_timer_us": info.next_timer_us,
+        })
+    };
+    json!(runs.iter().map(info).collect::<Vec<_>>()).to_string()
+}
+
+/// Why a run is where it is, for Python and for people.
+pub fn why_json(why: &Why) -> String {
+    json!([why.to_json(), why.to_string()]).to_string()
 }
 
 /// What Python knows of a budget: steps, tokens, cost in millionths, seconds.
@@ -431,25 +464,15 @@ impl App {
         newest: bool,
         limit: usize,
     ) -> PyResult<Pending> {
+        let query = query(&status, agent, attention, newest, limit);
         self.ask(py, move |app| async move {
-            let query = RunQuery {
-                status: statuses(&status),
-                attention,
-                agent,
-                after: None,
-                limit,
-                newest,
-            };
-            let runs = app.runs(&query).await?;
-            let runs: Vec<_> = runs.iter().map(info_json).collect();
-            Ok(Some(json!(runs).to_string()))
+            Ok(Some(runs_json(&app.runs(&query).await?)))
         })
     }
 
     fn why(&self, py: Python<'_>, run: String) -> PyResult<Pending> {
         self.ask(py, |app| async move {
-            let why = app.why(&run).await?;
-            Ok(Some(json!([why.to_json(), why.to_string()]).to_string()))
+            Ok(Some(why_json(&app.why(&run).await?)))
         })
     }
 
