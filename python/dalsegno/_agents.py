@@ -20,6 +20,7 @@ from ._values import type_words, write
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Again:
@@ -50,7 +51,7 @@ def again(*args: Any, **kwargs: Any) -> Again:
     return Again(args, kwargs)
 
 
-class Agent(Generic[P, R]):
+class Agent(Generic[P, R_co]):
     """A function whose executions are runs. Called by itself, it is the plain function that it was."""
 
     __qualname__: str

@@ -25,6 +25,7 @@ from ._values import write
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 SaidT = TypeVar("SaidT", bound=Said)
 
@@ -199,10 +200,10 @@ def patched(change: str) -> Want[bool]:
     return Want("patched", lambda ctx, hear: ctx.patched(change, hear), _same)
 
 
-class PlanStep(Generic[P, R]):
+class PlanStep(Generic[P, R_co]):
     """A part of the plan; :func:`plan_step` makes it."""
 
-    def __init__(self, code: Callable[P, R], name: str | None) -> None:
+    def __init__(self, code: Callable[P, R_co], name: str | None) -> None:
         check_function(code, "plan steps")
         self.code = code
         self.name = name or name_of(code)
@@ -211,16 +212,16 @@ class PlanStep(Generic[P, R]):
         functools.update_wrapper(self, code)
 
     @overload
-    def __get__(self, instance: None, owner: type, /) -> PlanStep[P, R]: ...
+    def __get__(self, instance: None, owner: type, /) -> PlanStep[P, R_co]: ...
     @overload
     def __get__(
-        self: PlanStep[Concatenate[Any, Q], R], instance: object, owner: type | None = None, /
-    ) -> PlanStep[Q, R]: ...
+        self: PlanStep[Concatenate[Any, Q], R_co], instance: object, owner: type | None = None, /
+    ) -> PlanStep[Q, R_co]: ...
     def __get__(self, instance: Any, owner: type | None = None, /) -> Any:
         # As a function has it: of an object it is a method.
         return self if instance is None else MethodType(self, instance)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         found = frame()
         if found is None:
             return self.code(*args, **kwargs)
@@ -228,4 +229,4 @@ class PlanStep(Generic[P, R]):
             now, wanted = ("async", "plain") if self.is_async else ("plain", "async")
             raise BadUse(f"plan step {self.name!r} is {now}, and agent {found.execution.agent!r} is {wanted}")
         body = Body(self.name, lambda _: self.code(*args, **kwargs), signature=self.signature)
-        return cast(R, make(found, body, lambda ctx, hear: ctx.plan(self.name, hear)))
+        return cast(R_co, make(found, body, lambda ctx, hear: ctx.plan(self.name, hear)))

@@ -18,6 +18,7 @@ from ._perform import Body, Probe, make, perform, result_of
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 Effect = Literal["read_only", "idempotent", "once"]
 
 
@@ -41,7 +42,7 @@ class Approval(NamedTuple):
     wait: float | None = None
 
 
-class Tool(Generic[P, R]):
+class Tool(Generic[P, R_co]):
     """A function whose calls are steps when they are made in the code of a run, and plain calls elsewhere."""
 
     __name__: str
@@ -49,7 +50,7 @@ class Tool(Generic[P, R]):
 
     def __init__(
         self,
-        code: Callable[P, R],
+        code: Callable[P, R_co],
         *,
         is_model: bool,
         effect: Effect,
@@ -87,7 +88,7 @@ class Tool(Generic[P, R]):
         self.manner = Manner(is_model, effect, retry, timeout, probe is not None, gate)
         functools.update_wrapper(self, code)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         found = frame()
         if found is None:
             return self._plain(args, kwargs)
@@ -101,9 +102,9 @@ class Tool(Generic[P, R]):
             raise BadUse(
                 f"tool {self.name!r} is async, and agent {found.execution.agent!r} is not: make the agent `async def`"
             )
-        return cast(R, self._step(found, args, kwargs, self.code))
+        return cast(R_co, self._step(found, args, kwargs, self.code))
 
-    def _plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    def _plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
         place = PLACE.get()
         if self.wants_key and "key" not in kwargs:
             # Called by another step: its key is good for one call of each tool.
@@ -148,9 +149,11 @@ class Tool(Generic[P, R]):
         return make(found, body, lambda ctx, hear: ctx.call(self.name, self.manner, written, hear))
 
     @overload
-    def __get__(self, instance: None, owner: type, /) -> Tool[P, R]: ...
+    def __get__(self, instance: None, owner: type, /) -> Tool[P, R_co]: ...
     @overload
-    def __get__(self: Tool[Concatenate[Any, Q], R], instance: object, owner: type | None = None, /) -> Tool[Q, R]: ...
+    def __get__(
+        self: Tool[Concatenate[Any, Q], R_co], instance: object, owner: type | None = None, /
+    ) -> Tool[Q, R_co]: ...
     def __get__(self, instance: Any, owner: type | None = None, /) -> Any:
         # As a function has it: of an object it is a method.
         return self if instance is None else MethodType(self, instance)
