@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import inspect
 import os
 import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from . import _tasks, _threads
-from ._calls import Signature
+from ._calls import Signature, check_function, is_async, name_of
 from ._dalsegno import Ctx
 from ._errors import BadUse, NotSerialisable, Unwind
 from ._frames import PLACE, Execution, Frame
@@ -21,6 +20,7 @@ from ._values import type_words, write
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Again:
@@ -51,14 +51,17 @@ def again(*args: Any, **kwargs: Any) -> Again:
     return Again(args, kwargs)
 
 
-class Agent(Generic[P, R]):
+class Agent(Generic[P, R_co]):
     """A function whose executions are runs. Called by itself, it is the plain function that it was."""
 
+    __qualname__: str
+
     def __init__(self, code: Callable[..., Any], name: str | None, is_loop: bool = False) -> None:
+        check_function(code, "agents")
         self.code = code
         self.is_loop = is_loop
-        self.name = name or code.__name__
-        self.is_async = inspect.iscoroutinefunction(code)
+        self.name = name or name_of(code)
+        self.is_async = is_async(code)
         self.signature = Signature(code)
         functools.update_wrapper(self, code)
 
@@ -80,6 +83,10 @@ class Agent(Generic[P, R]):
         except Exception as e:
             what = type_words(type(value))
             raise NotSerialisable(f"agent {self.name!r} gave a {what}, which cannot be recorded: {e}") from e
+
+    def __reduce__(self) -> str:
+        # By its name, as functions are.
+        return getattr(self, "__qualname__", self.name)
 
     def __repr__(self) -> str:
         return f"<dalsegno agent {self.name}>"

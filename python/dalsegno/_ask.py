@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import datetime
 import os
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -14,9 +15,10 @@ from typing import Any, Literal
 
 from . import _agents, _dalsegno, _errors, _strays, _tasks
 from ._agents import Agent
+from ._calls import written
 from ._errors import BadUse, Failure, RunError
 from ._raising import run_failed
-from ._values import Unwritable, read, write
+from ._values import read
 
 Time = float | datetime.timedelta
 
@@ -201,6 +203,7 @@ class Asks:
                 raise BadUse(f"{agent!r} is no agent: decorate it with @dalsegno.agent")
             if self.agents.setdefault(agent.name, agent) is not agent:
                 raise BadUse(f"there are two agents {agent.name!r}: give one another name, @dalsegno.agent(name=…)")
+        place = checked_place(place)
         _strays.install()
         self._loop = _Loop(loop)
         known, its_loop = self.agents, self._loop.get
@@ -209,7 +212,7 @@ class Asks:
         def start(name: str, ctx: _dalsegno.Ctx, text: str) -> None:
             _agents.start(known[name], ctx, text, its_loop)
 
-        self.core = _dalsegno.open(os.fspath(place), known_to_core, start, settings)
+        self.core = _dalsegno.open(place, known_to_core, start, settings)
         _OPEN.add(self)
 
     def _asked(self, pending: _dalsegno.Pending, of: Any = Any) -> Asked:
@@ -293,8 +296,10 @@ class Asks:
 
     def close(self, grace: float) -> None:
         _OPEN.discard(self)
-        closed = self.core.close(grace)
-        self._loop.close()
+        try:
+            closed = self.core.close(grace)
+        finally:
+            self._loop.close()
         if closed is not None:
             raise problem(closed)
 
@@ -360,6 +365,18 @@ def _at_exit() -> None:
 atexit.register(_at_exit)
 
 
+def checked_place(place: str | os.PathLike[str]) -> str:
+    """Where a store is; what looks like an address and is none of a database would be made a folder."""
+    found = os.fspath(place)
+    if not isinstance(found, str):
+        raise BadUse(f"a store cannot be opened by {type(found).__name__}: give a path as a text, or postgres://…")
+    if re.match(r"\w[\w+.-]*://", found) and not found.startswith(("postgres://", "postgresql://")):
+        raise BadUse(
+            f"{found.split('://')[0]}:// is no store: give a folder, or postgres://user:password@host/database"
+        )
+    return found
+
+
 def statuses(status: Iterable[str]) -> list[str]:
     """What runs are wanted, checked."""
     wanted = [status] if isinstance(status, str) else list(status)
@@ -382,13 +399,6 @@ def read_runs(text: str | None) -> list[RunInfo]:
 
 def _seconds(time: Any) -> float | None:
     return time.total_seconds() if isinstance(time, datetime.timedelta) else time
-
-
-def written(value: Any, what: str) -> str:
-    try:
-        return write(value, type(value))
-    except Unwritable as e:
-        raise _errors.NotSerialisable(f"{what}: {e}") from e
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)

@@ -2,13 +2,66 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import sys
+import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._errors import NotSerialisable
-from ._values import Coder, Unwritable, coder, dumps, loads, read_with, type_words, write_with
+from ._values import Coder, coder, dumps, loads, read_with, type_words, write_with
+
+
+def name_of(code: Callable[..., Any]) -> str:
+    """What a function is called; a `functools.partial` as what is behind it, an object as its class."""
+    inner = code.func if isinstance(code, functools.partial) else code
+    return getattr(inner, "__name__", None) or type(inner).__name__
+
+
+def is_async(code: Callable[..., Any]) -> bool:
+    """Whether what it gives is to be awaited; it may be an object that can be called."""
+    return inspect.iscoroutinefunction(code) or inspect.iscoroutinefunction(type(code).__call__)
+
+
+def check_function(code: Any, what: str) -> None:
+    """Whether it can be made a tool, an agent or a plan step."""
+    if not callable(code):
+        named = f"{type(code).__name__} {code!r}" if isinstance(code, (int, str)) else type(code).__name__
+        raise TypeError(f"a {named} is no function: only functions can be made {what}")
+    if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
+        raise TypeError(f"{name_of(code)} is a generator, and what is recorded is one result: return a list")
+
+
+def _signature(code: Callable[..., Any]) -> inspect.Signature:
+    if sys.version_info >= (3, 14):
+        # Hints are read when they are needed: they may name types that are defined further down.
+        import annotationlib
+
+        return inspect.signature(code, annotation_format=annotationlib.Format.FORWARDREF)
+    return inspect.signature(code)
+
+
+def wants_key(code: Callable[..., Any]) -> bool:
+    """Whether it has a keyword-only argument `key`."""
+    found = _signature(code).parameters.get("key")
+    return found is not None and found.kind is inspect.Parameter.KEYWORD_ONLY
+
+
+def _hinted(code: Callable[..., Any]) -> Callable[..., Any]:
+    """Where the hints of something are that can be called."""
+    if isinstance(code, functools.partial):
+        return _hinted(code.func)
+    return code if inspect.isroutine(code) or inspect.isclass(code) else type(code).__call__
+
+
+def written(value: Any, what: str) -> str:
+    """A value as JSON, by its own type."""
+    try:
+        return write_with(coder(type(value)), value)
+    except Exception as e:
+        raise NotSerialisable(f"{what}: a {type_words(type(value))} cannot be recorded: {e}") from e
 
 
 class Signature:
@@ -22,11 +75,12 @@ class Signature:
         """Arguments that are not recorded."""
         self.given = given
         """Arguments that the caller does not give."""
-        self.signature = inspect.signature(code)
+        self.name = name_of(code)
+        self.signature = _signature(code)
         unknown = self.without - set(self.signature.parameters)
         if unknown:
-            raise TypeError(f"{code.__qualname__} has no argument {', '.join(sorted(unknown))}")
-        self._hints: dict[str, Any] | None = None
+            raise TypeError(f"{self.name} has no argument {', '.join(sorted(unknown))}")
+        self._hints: Mapping[str, Any] | None = None
         self._coders: dict[str, Coder] = {}
         kinds = {parameter.kind for parameter in self.signature.parameters.values()}
         self._is_simple = kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
@@ -46,11 +100,21 @@ class Signature:
         if self._hints is None:
             # Not before it is needed: it may name types that are defined further down.
             try:
-                self._hints = typing.get_type_hints(self.code, include_extras=False)
+                self._hints = self._read_hints()
             except Exception as e:
-                raise NotSerialisable(f"the type hints of {self.code.__qualname__} cannot be read: {e}") from e
+                raise NotSerialisable(f"the type hints of {self.name} cannot be read: {e}") from e
         found = self._hints.get(name, Any)
         return Any if found is type(None) else found
+
+    def _read_hints(self) -> Mapping[str, Any]:
+        hinted = _hinted(self.code)
+        try:
+            return typing.get_type_hints(hinted)
+        except Exception:
+            # What is not recorded, as a client, may be of a type that is imported for type checkers only.
+            said = dict(getattr(hinted, "__annotations__", {}))
+            only = types.SimpleNamespace(__annotations__={n: of for n, of in said.items() if n not in self.without})
+            return typing.get_type_hints(only, getattr(inspect.unwrap(hinted), "__globals__", {}))
 
     def coder(self, name: str) -> Coder:
         """How an argument is written and read, or the result as `return`."""
@@ -89,14 +153,16 @@ class Signature:
                 ready = self._ready or self._make_ready()
                 parts = [begin + write_with(how, value) for (begin, how), value in zip(ready, args, strict=True)]
                 return "{" + ",".join(parts) + "}"
-            except Unwritable:
+            except Exception:
                 pass  # It is said below of which argument.
         written = []
         for name, value in self.bind(args, kwargs).items():
             try:
                 how = self.coder(name)
                 text = write_with(how, value) if self._is_simple else self._write_several(how, name, value)
-            except Unwritable as e:
+            except NotSerialisable:
+                raise
+            except Exception as e:
                 raise NotSerialisable(
                     f"{what}: its argument {name!r}, a {type_words(type(value))}, cannot be recorded: {e} "
                     f"(or leave it out of the record: ignore={name!r})"
@@ -124,7 +190,7 @@ class Signature:
         parameters = self.signature.parameters
         unknown = set(found) - set(parameters)
         if unknown:
-            raise TypeError(f"{self.code.__qualname__} has no argument {', '.join(sorted(unknown))} any more")
+            raise TypeError(f"{self.name} has no argument {', '.join(sorted(unknown))} any more")
         for name, parameter in parameters.items():
             if name not in found:
                 continue

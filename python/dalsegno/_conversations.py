@@ -11,7 +11,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
-from ._values import dumps, loads, register_written, write
+from ._errors import NotSerialisable
+from ._values import register_written, type_words, write, write_and_read
 
 
 class Said(Sequence[Any]):
@@ -28,7 +29,15 @@ class Said(Sequence[Any]):
 
     def _take_all(self, messages: list[Any]) -> None:
         for message in messages:
-            self._take(dumps(message), message)
+            self._take(write(message), message)
+
+    def written(self, message: Any) -> tuple[str, Any]:
+        """A message as it is recorded, and as it is read."""
+        try:
+            return write_and_read(message)
+        except Exception as e:
+            what = type_words(type(message))
+            raise NotSerialisable(f"conversation {self.name!r}: a {what} cannot be recorded: {e}") from e
 
     @property
     def messages(self) -> list[Any]:
@@ -54,12 +63,6 @@ class Said(Sequence[Any]):
 
     def __repr__(self) -> str:
         return f"<{self.name}: {len(self._messages)} messages>"
-
-
-def written(message: Any) -> tuple[str, Any]:
-    """A message as it is recorded, and as it is read."""
-    text = write(message, Any)
-    return text, loads(text)
 
 
 register_written(Said, "$conversation", Said.noted)

@@ -27,16 +27,25 @@ def failure_of(error: BaseException, not_done: tuple[type[BaseException], ...] =
         return carried
     if isinstance(error, StepFailed) and error.failure is not None:
         return error.failure
-    text = f"{type_name(type(error))}: {error}" if str(error) else type_name(type(error))
+    said = text_of(error)
+    text = f"{type_name(type(error))}: {said}" if said else type_name(type(error))
     if isinstance(error, NotSerialisable):
-        return Failure("encoding", "terminal", str(error))
+        return Failure("encoding", "terminal", said)
     if isinstance(error, BadUse):
-        return Failure("misuse", "terminal", str(error))
+        return Failure("misuse", "terminal", said)
     if isinstance(error, Terminal):
         return Failure("failed", "terminal", text)
     if isinstance(error, (NotDone, *not_done)):
         return Failure("failed", "not-done", text)
     return Failure("failed", "unknown", text)
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says, as Unicode."""
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except Exception as e:
+        return f"(it does not say what: {type_name(type(e))} in its __str__)"
 
 
 def is_carried(error: BaseException) -> bool:

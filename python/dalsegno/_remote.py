@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, Literal
 
 from . import _dalsegno
-from ._ask import Budget, RunInfo, Why, problem, read_runs, read_why, statuses, written
+from ._ask import Budget, RunInfo, Why, checked_place, problem, read_runs, read_why, statuses
+from ._calls import written
 from ._errors import BadUse
 from ._frames import PLACE, Frame
 
@@ -26,7 +27,7 @@ class Remote:
     """
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
-        place = os.fspath(place)
+        place = checked_place(place)
         if place.startswith(("postgres://", "postgresql://")):
             raise BadUse("any number of processes may open a database: use dalsegno.open, without agents")
         self._core = _dalsegno.open_remote(place)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import datetime
 import functools
-import inspect
 import uuid
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
+from types import MethodType
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 from ._agents import Agent
-from ._calls import Signature
-from ._conversations import Said, written
+from ._calls import Signature, check_function, is_async, name_of, written
+from ._conversations import Said
 from ._dalsegno import Ctx, Step
 from ._errors import BadUse, Failure, StepTimeout
 from ._frames import frame, frame_for
@@ -23,7 +23,9 @@ from ._resources import Resource
 from ._values import write
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 SaidT = TypeVar("SaidT", bound=Said)
 
@@ -96,13 +98,14 @@ def sleep(time: float | datetime.timedelta) -> Want[None]:
 def decide(name: str, choice: T, because: str) -> Want[T]:
     # What is recorded wins, so it is read as what the code has in its hand.
     hint = type(choice)
-    written = write([choice, because] if because else [choice], list[hint])  # type: ignore[valid-type]
-    return Want("decide", lambda ctx, hear: ctx.decide(name, written, hear), lambda made: cast(T, made[0]), list[hint])  # type: ignore[valid-type]
+    made = written(choice, f"decision {name!r}")
+    shown = f"[{made},{write(because)}]" if because else f"[{made}]"
+    return Want("decide", lambda ctx, hear: ctx.decide(name, shown, hear), lambda made: cast(T, made[0]), list[hint])  # type: ignore[valid-type]
 
 
 def event(kind: str, content: Any) -> Want[None]:
-    written = write(content, type(content))
-    return Want("event", lambda ctx, hear: ctx.event(kind, written, hear), _same)
+    shown = written(content, f"event {kind!r}")
+    return Want("event", lambda ctx, hear: ctx.event(kind, shown, hear), _same)
 
 
 def signal(name: str, of: Any, timeout: float | datetime.timedelta | None) -> Want[Any]:
@@ -117,14 +120,14 @@ def signal(name: str, of: Any, timeout: float | datetime.timedelta | None) -> Wa
 
 
 def send_signal(run: str, name: str, content: Any) -> Want[None]:
-    written = write(content, type(content))
-    return Want("send_signal", lambda ctx, hear: ctx.send_signal(run, name, written, hear), _same)
+    shown = written(content, f"signal {name!r}")
+    return Want("send_signal", lambda ctx, hear: ctx.send_signal(run, name, shown, hear), _same)
 
 
 def approval(
     name: str, of: Any, expires: float | datetime.timedelta | None, wait: float | datetime.timedelta | None
 ) -> Want[Answer]:
-    shown = None if of is None else write(of, type(of))
+    shown = None if of is None else written(of, f"approval {name!r}")
     return Want(
         "approval",
         lambda ctx, hear: ctx.approval(name, shown, _maybe(expires), _maybe(wait), hear),
@@ -160,7 +163,7 @@ def conversation(name: str, of: type[SaidT]) -> Want[SaidT]:
 
 
 def message(said: Said, message: Any) -> Want[None]:
-    text, read_back = written(message)
+    text, read_back = said.written(message)
     return Want("append", lambda ctx, hear: ctx.message(said.name, text, hear), lambda _: said._take(text, read_back))
 
 
@@ -172,7 +175,7 @@ def checkpoint(
     holding: Iterable[Resource],
     releasing: Iterable[Resource],
 ) -> Want[None]:
-    shown, held, released = write(state, type(state)), list(holding), list(releasing)
+    shown, held, released = written(state, f"checkpoint {name!r}"), list(holding), list(releasing)
     return Want(
         "checkpoint",
         lambda ctx, hear: ctx.checkpoint(name, shown, progress, pinned, held, released, hear),
@@ -197,17 +200,28 @@ def patched(change: str) -> Want[bool]:
     return Want("patched", lambda ctx, hear: ctx.patched(change, hear), _same)
 
 
-class PlanStep(Generic[P, R]):
+class PlanStep(Generic[P, R_co]):
     """A part of the plan; :func:`plan_step` makes it."""
 
-    def __init__(self, code: Callable[P, R], name: str | None) -> None:
+    def __init__(self, code: Callable[P, R_co], name: str | None) -> None:
+        check_function(code, "plan steps")
         self.code = code
-        self.name = name or code.__name__
-        self.is_async = inspect.iscoroutinefunction(code)
+        self.name = name or name_of(code)
+        self.is_async = is_async(code)
         self.signature = Signature(code)
         functools.update_wrapper(self, code)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> PlanStep[P, R_co]: ...
+    @overload
+    def __get__(
+        self: PlanStep[Concatenate[Any, Q], R_co], instance: object, owner: type | None = None, /
+    ) -> PlanStep[Q, R_co]: ...
+    def __get__(self, instance: Any, owner: type | None = None, /) -> Any:
+        # As a function has it: of an object it is a method.
+        return self if instance is None else MethodType(self, instance)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         found = frame()
         if found is None:
             return self.code(*args, **kwargs)
@@ -215,4 +229,4 @@ class PlanStep(Generic[P, R]):
             now, wanted = ("async", "plain") if self.is_async else ("plain", "async")
             raise BadUse(f"plan step {self.name!r} is {now}, and agent {found.execution.agent!r} is {wanted}")
         body = Body(self.name, lambda _: self.code(*args, **kwargs), signature=self.signature)
-        return cast(R, make(found, body, lambda ctx, hear: ctx.plan(self.name, hear)))
+        return cast(R_co, make(found, body, lambda ctx, hear: ctx.plan(self.name, hear)))

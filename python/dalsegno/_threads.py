@@ -83,9 +83,14 @@ def awaited(work: Callable[[], T]) -> asyncio.Future[T]:
                 future.set_exception(error)
 
     def on_thread() -> None:
-        result, error = None, None
+        result: T | None = None
+        error: BaseException | None = None
         try:
             result = context.run(work)
+        except StopIteration as e:
+            # A future cannot carry it: it would stop who awaits it.
+            error = RuntimeError("it raised StopIteration")
+            error.__cause__ = e
         except BaseException as e:
             error = e
         try:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar, cast, overload
+from types import MethodType
+from typing import Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 from . import _threads
-from ._calls import Signature
+from ._calls import Signature, check_function, is_async, name_of, wants_key
 from ._dalsegno import Call, Manner
 from ._errors import BadUse, NotSerialisable
 from ._frames import PLACE, InStep, frame
 from ._perform import Body, Ear, Probe, StepCall, perform, result_of
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 Effect = Literal["read_only", "idempotent", "once"]
 
 
@@ -39,14 +42,15 @@ class Approval(NamedTuple):
     wait: float | None = None
 
 
-class Tool(Generic[P, R]):
+class Tool(Generic[P, R_co]):
     """A function whose calls are steps when they are made in the code of a run, and plain calls elsewhere."""
 
     __name__: str
+    __qualname__: str
 
     def __init__(
         self,
-        code: Callable[P, R],
+        code: Callable[P, R_co],
         *,
         is_model: bool,
         effect: Effect,
@@ -58,21 +62,25 @@ class Tool(Generic[P, R]):
         not_done: Iterable[type[BaseException]],
         ignore: str | Iterable[str],
     ) -> None:
-        if not callable(code):
-            raise TypeError(f"a {type(code).__name__} is no function: give tool and model functions only")
-        self.name = name or getattr(code, "__name__", "") or "call"
+        check_function(code, "tools and models")
+        self.name = name or name_of(code)
         ignored = frozenset([ignore] if isinstance(ignore, str) else ignore)
         if effect not in ("read_only", "idempotent", "once"):
             raise ValueError(f"{self.name}: effect={effect!r} is none of read_only, idempotent, once")
         if probe is not None and effect != "once":
             raise ValueError(f"{self.name}: only a tool with effect='once' can be in doubt, and needs a probe")
+        if probe is not None and not callable(probe):
+            raise TypeError(f"{self.name}: its probe, a {type(probe).__name__}, is no function")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"{self.name}: timeout={timeout} leaves no time: give seconds, or None")
         self.code = code
         self._words = f"step {self.name!r}"
-        self.is_async = inspect.iscoroutinefunction(code)
+        self.is_async = is_async(code)
         self.probe = probe
         self.not_done = tuple(not_done)
-        parameters = inspect.signature(code).parameters
-        self.wants_key = "key" in parameters and parameters["key"].kind is inspect.Parameter.KEYWORD_ONLY
+        if not all(isinstance(one, type) and issubclass(one, BaseException) for one in self.not_done):
+            raise TypeError(f"{self.name}: not_done={not_done!r} are no exceptions: give a list of their classes")
+        self.wants_key = wants_key(code)
         self.signature = Signature(code, ignored, frozenset({"key"} if self.wants_key else ()))
         retry = retries if isinstance(retries, Retry) else Retry(max(1, retries))
         gate = approval if isinstance(approval, Approval) else Approval() if approval else None
@@ -80,7 +88,7 @@ class Tool(Generic[P, R]):
         self.manner = Manner(is_model, effect, retry, timeout, probe is not None, gate)
         functools.update_wrapper(self, code)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         found = frame()
         if found is None:
             return self._plain(args, kwargs)
@@ -94,9 +102,9 @@ class Tool(Generic[P, R]):
             raise BadUse(
                 f"tool {self.name!r} is async, and agent {found.execution.agent!r} is not: make the agent `async def`"
             )
-        return cast(R, self._step(found, args, kwargs, self.code))
+        return cast(R_co, self._step(found, args, kwargs, self.code))
 
-    def _plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    def _plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
         place = PLACE.get()
         if self.wants_key and "key" not in kwargs:
             # Called by another step: its key is good for one call of each tool.
@@ -142,6 +150,20 @@ class Tool(Generic[P, R]):
         if told[0] == "done":
             return result_of(found, self.name, self.signature.result, told[1])
         return perform(found, step, body(), told)
+
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> Tool[P, R_co]: ...
+    @overload
+    def __get__(
+        self: Tool[Concatenate[Any, Q], R_co], instance: object, owner: type | None = None, /
+    ) -> Tool[Q, R_co]: ...
+    def __get__(self, instance: Any, owner: type | None = None, /) -> Any:
+        # As a function has it: of an object it is a method.
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        # By its name, as functions are.
+        return getattr(self, "__qualname__", self.name)
 
     def __repr__(self) -> str:
         return f"<dalsegno {'model' if self.is_model else 'tool'} {self.name} ({self.effect})>"
@@ -269,6 +291,9 @@ def to_thread(called: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Corou
 
     >>> pages = await asyncio.gather(*(dalsegno.to_thread(fetch, url) for url in urls))
     """
+    if isinstance(called, MethodType):
+        bound = called.__self__
+        called, args = called.__func__, (bound, *args)
     if called.is_async:
         raise BadUse(f"tool {called.name!r} is async: write `await {called.name}(…)`")
     found = frame()

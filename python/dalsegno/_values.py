@@ -20,6 +20,7 @@ import datetime
 import decimal
 import enum
 import functools
+import inspect
 import json
 import math
 import pathlib
@@ -27,6 +28,7 @@ import sys
 import types
 import typing
 import uuid
+import zoneinfo
 from collections.abc import Callable
 from typing import Any
 
@@ -67,11 +69,37 @@ def write_with(coder: Coder, value: Any) -> str:
     """A value as JSON, by a coder that is known."""
     if coder is _PLAIN:
         kind = type(value)
-        if kind is str:
+        if kind is str and value.isascii():
             return _quoted(value)
         if kind is int:
             return repr(value)
-    return dumps(coder[0](value))
+    return _sound(coder[0](value))
+
+
+def _sound(found: Json) -> str:
+    """JSON that is Unicode, whatever texts are in it: half a character, say, or the name of a file that is none."""
+    text = dumps(found)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return dumps(_escaped(found))
+    return text
+
+
+def _escaped(found: Json) -> Json:
+    kind = type(found)
+    if kind is str:
+        try:
+            found.encode()
+        except UnicodeEncodeError:
+            return {"$text": base64.b64encode(found.encode(errors="surrogatepass")).decode()}
+    elif kind is list:
+        return [_escaped(item) for item in found]
+    elif kind is dict:
+        items = [[_escaped(key), _escaped(item)] for key, item in found.items()]
+        return dict(items) if all(type(key) is str for key, _ in items) else {"$dict": items}
+    return found
 
 
 def read_with(coder: Coder, text: str) -> Any:
@@ -108,7 +136,7 @@ def _plain(value: Any) -> Json:
     if kind is list:
         return [_plain(item) for item in value]
     if kind is dict:
-        if all(type(key) is str and not key.startswith("$") for key in value):
+        if all(map(_is_key, value)):
             return {key: _plain(item) for key, item in value.items()}
         return {"$dict": [[_plain(key), _plain(item)] for key, item in value.items()]}
     tagged = _TAGS.get(kind)
@@ -158,12 +186,34 @@ def _sorted(items: Any) -> list[Json]:
     return sorted((_plain(item) for item in items), key=dumps)
 
 
+def _written_time(value: Any) -> Json:
+    """As ISO has it; which zone it is in, and which of two same times, are not in that."""
+    zone = value.tzinfo.key if isinstance(value.tzinfo, zoneinfo.ZoneInfo) else None
+    if zone is None and value.tzinfo is not None and value.utcoffset() is None:
+        raise Unwritable(f"a time in a {type_words(type(value.tzinfo))} cannot be written: use a zoneinfo.ZoneInfo")
+    return value.isoformat() if zone is None and not value.fold else [value.isoformat(), zone, value.fold]
+
+
+def _read_time(of: Any, found: Json) -> Any:
+    if type(found) is str:
+        return of.fromisoformat(found)
+    text, zone, fold = found
+    read = of.fromisoformat(text)
+    return read.replace(tzinfo=read.tzinfo if zone is None else zoneinfo.ZoneInfo(zone), fold=fold)
+
+
 def _numpy(value: Any) -> Json:
     import numpy
 
     if value.dtype.hasobject:
         raise Unwritable("a numpy array of Python objects cannot be written: give it a plain dtype")
+    if isinstance(value, numpy.ndarray) and type(value) not in (numpy.ndarray, numpy.memmap):
+        raise Unwritable(f"a {type_words(type(value))} would come back as a plain array: give numpy.array(…)")
     array = numpy.ascontiguousarray(value)
+    if array.dtype.names:
+        # What is between fields is anything, and must be the same every time.
+        array = numpy.zeros(array.shape, array.dtype)
+        array[...] = value
     tag = "$ndarray" if isinstance(value, numpy.ndarray) else "$scalar"
     content = base64.b64encode(array.tobytes()).decode()
     return {tag: [array.dtype.descr if array.dtype.names else array.dtype.str, list(value.shape), content]}
@@ -173,10 +223,20 @@ def _read_numpy(found: Json) -> Any:
     import numpy
 
     described, shape, content = found
-    if isinstance(described, list):
-        described = [tuple(tuple(part) if isinstance(part, list) else part for part in field) for field in described]
-    array: Any = numpy.frombuffer(base64.b64decode(content), dtype=numpy.dtype(described))
+    of = numpy.lib.format.descr_to_dtype(_fields_of_dtype(described))
+    array: Any = numpy.frombuffer(base64.b64decode(content), dtype=of)
     return array.reshape(shape).copy()
+
+
+def _fields_of_dtype(described: Json) -> Any:
+    """A dtype as numpy describes it: fields are tuples of a name (with a title, perhaps), a type, and a shape."""
+    if isinstance(described, str):
+        return described
+    return [(_tupled(name), _fields_of_dtype(of), *map(tuple, shape)) for name, of, *shape in described]
+
+
+def _tupled(name: Json) -> Any:
+    return tuple(name) if isinstance(name, list) else name
 
 
 _TAGS: dict[type, tuple[str, Callable[[Any], Json]]] = {
@@ -185,9 +245,9 @@ _TAGS: dict[type, tuple[str, Callable[[Any], Json]]] = {
     frozenset: ("$frozenset", _sorted),
     bytes: ("$bytes", lambda value: base64.b64encode(value).decode()),
     bytearray: ("$bytearray", lambda value: base64.b64encode(value).decode()),
-    datetime.datetime: ("$datetime", lambda value: value.isoformat()),
+    datetime.datetime: ("$datetime", _written_time),
     datetime.date: ("$date", lambda value: value.isoformat()),
-    datetime.time: ("$time", lambda value: value.isoformat()),
+    datetime.time: ("$time", _written_time),
     datetime.timedelta: ("$timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
     decimal.Decimal: ("$decimal", str),
     uuid.UUID: ("$uuid", str),
@@ -196,15 +256,17 @@ _TAGS: dict[type, tuple[str, Callable[[Any], Json]]] = {
 
 _READERS: dict[str, Callable[[Json], Any]] = {
     "$float": float,
+    "$text": lambda content: base64.b64decode(content).decode(errors="surrogatepass"),
+    "$plain": _read_plain,
     "$dict": lambda pairs: {_read_plain(key): _read_plain(item) for key, item in pairs},
     "$tuple": lambda items: tuple(_read_plain(item) for item in items),
     "$set": lambda items: {_read_plain(item) for item in items},
     "$frozenset": lambda items: frozenset(_read_plain(item) for item in items),
     "$bytes": base64.b64decode,
     "$bytearray": lambda content: bytearray(base64.b64decode(content)),
-    "$datetime": datetime.datetime.fromisoformat,
+    "$datetime": lambda found: _read_time(datetime.datetime, found),
     "$date": datetime.date.fromisoformat,
-    "$time": datetime.time.fromisoformat,
+    "$time": lambda found: _read_time(datetime.time, found),
     "$timedelta": lambda parts: datetime.timedelta(*parts),
     "$decimal": decimal.Decimal,
     "$uuid": uuid.UUID,
@@ -249,6 +311,8 @@ def _coder(hint: Any) -> Coder:
 def _make(hint: Any) -> Coder:
     if isinstance(hint, typing.NewType):
         return coder(hint.__supertype__)
+    if type(hint).__name__ == "TypeAliasType":  # Of `type Name = …`, which is in Python since 3.12.
+        return coder(hint.__value__)
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return coder(args[0])
@@ -261,37 +325,98 @@ def _make(hint: Any) -> Coder:
     return _PLAIN
 
 
-def _class(of: type) -> Coder:
+def _class(of: type, args: tuple[Any, ...] = ()) -> Coder:
     if issubclass(of, enum.Enum):
-        # By its name: that is what the code branches on.
-        return _if(lambda value: isinstance(value, of), lambda value: value.name, str, lambda name: of[name])
+        return _enum(of)
     if typing.is_typeddict(of):
-        return _fields(of, _hints(of), dict)
+        return _fields(of, _hints(of, args), dict)
     if dataclasses.is_dataclass(of):
-        names = [field.name for field in dataclasses.fields(of) if field.init]
-        hints = _hints(of)
-        return _fields(of, {name: hints.get(name, Any) for name in names}, lambda items: of(**items))
+        return _dataclass(of, _hints(of, args))
     if issubclass(of, tuple) and hasattr(of, "_fields"):
-        hints = _hints(of)
+        hints = _hints(of, args)
         fields = {name: hints.get(name, Any) for name in of._fields}
         return _fields(of, fields, lambda items: of(**items))
-    if hasattr(of, "model_validate") and hasattr(of, "model_dump"):
-        write_model: Callable[[Any], Json] = lambda value: value.model_dump(mode="json")  # noqa: E731
-        return _if(lambda value: type(value) is of, write_model, dict, of.model_validate)
+    if hasattr(of, "model_validate_json") and hasattr(of, "model_dump"):
+        return _model(of)
     return _PLAIN
+
+
+def _enum(of: Any) -> Coder:
+    """By its name: that is what the code branches on. Flags that are none of its own by their number."""
+    members = of.__members__
+
+    def write_member(value: Any) -> Json:
+        return value.name if value.name in members else _plain(value.value)
+
+    def read_member(found: Json) -> Any:
+        if type(found) is str:
+            return of[found]
+        return of(found) if type(found) is int and issubclass(of, enum.Flag) else _read_plain(found)
+
+    return (lambda value: write_member(value) if isinstance(value, of) else _plain(value)), read_member
+
+
+def _dataclass(of: Any, hints: dict[str, Any]) -> Coder:
+    every = dataclasses.fields(of)
+    later = {field.name for field in every if not field.init}
+    """What is not given to its constructor, but was made by that or since."""
+
+    def make(items: dict[str, Any]) -> Any:
+        made = of(**{name: item for name, item in items.items() if name not in later})
+        for name in later & items.keys():
+            object.__setattr__(made, name, items[name])
+        return made
+
+    return _fields(of, {field.name: hints.get(field.name, Any) for field in every}, make, frozenset(later))
+
+
+def _model(of: Any) -> Coder:
+    """Pydantic's, which knows best how its fields are written and read: by their names, if it can, not by an alias."""
+    by_name = "by_name" in inspect.signature(of.model_validate_json).parameters
+    names = {"by_alias": True, "by_name": True} if by_name else {}
+
+    def write_model(value: Any) -> Json:
+        if type(value) is not of:
+            return _plain(value)
+        written = _plain(value.model_dump(mode="json", round_trip=True, by_alias=not by_name))
+        written = written if type(written) is dict and not _is_tagged(written) else {"$root": written}
+        if _SECRET in dumps(written) and read_model(written) != value:
+            raise Unwritable(f"a {type_words(of)} has a secret, which Pydantic does not write: give it to no step")
+        return written
+
+    def read_model(found: Json) -> Any:
+        if _has(found, "$root"):
+            found = found["$root"]
+        elif type(found) is not dict or _is_tagged(found):
+            return _read_plain(found)
+        return of.model_validate_json(json.dumps(_read_plain(found)), **names)
+
+    return write_model, read_model
+
+
+_SECRET = "**********"
+"""What Pydantic writes for a `SecretStr`."""
+
+
+def _is_tagged(found: Json) -> bool:
+    return type(found) is dict and len(found) == 1 and next(iter(found)).startswith("$")
 
 
 def _if(is_one: Callable[[Any], bool], write: Callable[[Any], Json], shape: type, read: Callable[[Json], Any]) -> Coder:
     """For values of a type; others, which the hint does not tell of, as if there were no hint."""
 
     def reads(found: Json) -> Any:
-        is_tagged = type(found) is dict and len(found) == 1 and next(iter(found)).startswith("$")
-        return read(found) if type(found) is shape and not is_tagged else _read_plain(found)
+        return read(found) if type(found) is shape and not _is_tagged(found) else _read_plain(found)
 
     return (lambda value: write(value) if is_one(value) else _plain(value)), reads
 
 
-def _fields(of: type, hints: dict[str, Any], make: Callable[[dict[str, Any]], Any]) -> Coder:
+_MISSING = object()
+
+
+def _fields(
+    of: type, hints: dict[str, Any], make: Callable[[dict[str, Any]], Any], later: frozenset[str] = frozenset()
+) -> Coder:
     coders: dict[str, Coder] = {}
 
     def get(name: str) -> Coder:
@@ -301,27 +426,53 @@ def _fields(of: type, hints: dict[str, Any], make: Callable[[dict[str, Any]], An
         return coders[name]
 
     if typing.is_typeddict(of):
-        is_one: Callable[[Any], bool] = lambda value: type(value) is dict and all(map(_is_text, value))  # noqa: E731
+        is_one: Callable[[Any], bool] = lambda value: type(value) is dict and all(map(_is_key, value))  # noqa: E731
         items: Callable[[Any], Any] = dict.items
     else:
         is_one = lambda value: type(value) is of  # noqa: E731
-        items = lambda value: [(name, getattr(value, name)) for name in hints]  # noqa: E731
+        items = lambda value: [(name, getattr(value, name, _MISSING)) for name in hints]  # noqa: E731
+
+    def write_fields(value: Any) -> Json:
+        written = {}
+        for name, item in items(value):
+            if item is _MISSING and name in later:
+                continue
+            try:
+                written[name] = get(name)[0](item)
+            except Unwritable:
+                # What its constructor makes, as a lock, is made again.
+                if name not in later:
+                    raise
+        return written
+
     return _if(
         is_one,
-        lambda value: {name: get(name)[0](item) for name, item in items(value)},
+        write_fields,
         dict,
         lambda found: make({name: get(name)[1](item) for name, item in found.items()}),
     )
 
 
-def _hints(of: type) -> dict[str, Any]:
+def _hints(of: type, args: tuple[Any, ...] = ()) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(of)
+        hints = typing.get_type_hints(of)
+        given = dict(zip(getattr(of, "__parameters__", ()), args, strict=False))
+        return {name: _given(hint, given) for name, hint in hints.items()} if given else hints
     except Exception as e:  # A name that exists for type checkers only, or not any more.
         raise Unwritable(f"the type hints of {type_words(of)} cannot be read: {e}") from e
 
 
+def _given(hint: Any, given: dict[Any, Any]) -> Any:
+    """A hint of a generic class, with the types that it was given."""
+    if isinstance(hint, typing.TypeVar):
+        return given.get(hint, hint)
+    wanted = getattr(hint, "__parameters__", ())
+    return hint[tuple(given.get(one, one) for one in wanted)] if wanted and typing.get_origin(hint) else hint
+
+
 def _generic(origin: type, args: tuple[Any, ...]) -> Coder:
+    if dataclasses.is_dataclass(origin):
+        return _class(origin, args)
     if origin is tuple:
         return _tuple(args)
     if origin in (set, frozenset):
@@ -339,7 +490,7 @@ def _generic(origin: type, args: tuple[Any, ...]) -> Coder:
             lambda value: [write_item(item) for item in value] if type(value) is list else _plain(value),
             lambda found: [read_item(item) for item in found] if type(found) is list else _read_plain(found),
         )
-    return _class(origin)
+    return _class(origin, args)
 
 
 def _tuple(args: tuple[Any, ...]) -> Coder:
@@ -363,14 +514,14 @@ def _mapping(keys: Coder, items: Coder) -> Coder:
         if type(value) is not dict:
             return _plain(value)
         written = [[keys[0](key), items[0](item)] for key, item in value.items()]
-        if all(type(key) is str and not key.startswith("$") for key, _ in written):
+        if all(_is_key(key) for key, _ in written):
             return dict(written)
         return {"$dict": written}
 
     def read_mapping(found: Json) -> Any:
         if _has(found, "$dict"):
             return {keys[1](key): items[1](item) for key, item in found["$dict"]}
-        if type(found) is dict and not (len(found) == 1 and next(iter(found)).startswith("$")):
+        if type(found) is dict and not _is_tagged(found):
             return {keys[1](key): items[1](item) for key, item in found.items()}
         return _read_plain(found)
 
@@ -386,12 +537,13 @@ def _union(args: tuple[Any, ...]) -> Coder:
     if not structured:
         return _PLAIN
     if len(structured) == 1:
-        return coder(structured[0])
-    names = {type_words(typing.get_origin(arg) or arg): arg for arg in structured}
+        return _or_plain(coder(structured[0]), structured[0])
+    names = {type_words(_bare(arg)): arg for arg in structured}
 
     def write_one(value: Any) -> Json:
-        for name, arg in names.items():
-            if isinstance(value, typing.get_origin(arg) or arg):
+        # Rather its own type than one that it is below of.
+        for name, arg in sorted(names.items(), key=lambda named: type(value) is not _bare(named[1])):
+            if isinstance(value, _bare(arg)):
                 return {"$one": [name, coder(arg)[0](value)]}
         return _plain(value)
 
@@ -406,13 +558,36 @@ def _union(args: tuple[Any, ...]) -> Coder:
     return write_one, read_one
 
 
+def _or_plain(found: Coder, hint: Any) -> Coder:
+    """A type beside plain ones: what is plain, and would be taken for one of that type, says that it is plain."""
+    of = _bare(hint)
+
+    def write_either(value: Any) -> Json:
+        if value is None or isinstance(value, of):
+            return found[0](value)
+        written = _plain(value)
+        try:
+            same = _is_tagged(written) or found[1](written) == value
+        except Exception:
+            same = False
+        return written if same else {"$plain": written}
+
+    return write_either, found[1]
+
+
+def _bare(hint: Any) -> Any:
+    """A type without what it is of."""
+    return typing.get_origin(hint) or hint
+
+
 def _is_structured(hint: Any) -> bool:
-    of = typing.get_origin(hint) or hint
+    of = _bare(hint)
     return isinstance(of, type) and not typing.is_typeddict(of) and coder(hint) is not _PLAIN
 
 
-def _is_text(value: Any) -> bool:
-    return type(value) is str
+def _is_key(value: Any) -> bool:
+    """Whether it can be the key of an object."""
+    return type(value) is str and not value.startswith("$")
 
 
 def _has(found: Json, tag: str) -> bool:

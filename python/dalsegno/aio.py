@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
-from . import _steps
+from . import _steps, _threads
 from ._agents import Agent
 from ._ask import Asked, Asks, Budget, Recovered, Replayed, RunInfo, Settings, Why
 from ._conversations import Said
@@ -353,8 +353,9 @@ class AsyncApp:
 
     async def close(self, grace: float = 10.0) -> None:
         """As :meth:`dalsegno.App.close`."""
-        # On a thread: steps that are under way need this loop to end.
-        await asyncio.to_thread(self._open.close, grace)
+        # On a thread: steps that are under way need this loop to end. Not one of the loop's own, whose end
+        # would wait for it.
+        await _threads.awaited(lambda: self._open.close(grace))
 
     async def __aenter__(self) -> AsyncApp:
         return self
@@ -382,4 +383,4 @@ async def open(
     """As :func:`dalsegno.open`. Async agents run in this event loop, plain ones on threads."""
     settings = Settings(durability, max_running, queues, lease, stay_in_memory, session, None, resources)
     loop = asyncio.get_running_loop()
-    return AsyncApp(await asyncio.to_thread(Asks, place, agents, settings, loop))
+    return AsyncApp(await _threads.awaited(lambda: Asks(place, agents, settings, loop)))

@@ -27,6 +27,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from ._app import App
+from ._errors import BadUse
 from ._frames import PLACE, Frame, frame
 from ._langgraph import letting_go
 from ._langgraph.keeping import SEEN, Keeper, Superseded
@@ -195,6 +196,7 @@ class DalsegnoSaver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Checkpoints, the newest first: of a thread, or of all; with these metadata; before another one."""
+        _not_in_a_run()
         for thread, put in wait(self._listed(config, before)):
             if limit is not None and limit <= 0:
                 return
@@ -212,6 +214,7 @@ class DalsegnoSaver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """As :meth:`list`."""
+        _not_in_a_run()
         for thread, put in await awaited(self._listed(config, before)):
             if limit is not None and limit <= 0:
                 return
@@ -277,6 +280,16 @@ def _unless_replayed(asking: Asking[None]) -> Asking[None]:
     place = PLACE.get()
     if not (isinstance(place, Frame) and place.ctx.is_replay):
         yield from asking
+
+
+def _not_in_a_run() -> None:
+    """What there is of a thread is another thing each time a run is taken up, which puts its checkpoints again."""
+    place = PLACE.get()
+    if isinstance(place, Frame):
+        raise BadUse(
+            f"run {place.ctx.run!r} lists checkpoints (get_state_history): what there is differs at every replay; "
+            "do that in a tool, or outside of the run"
+        )
 
 
 def _thread(config: RunnableConfig) -> tuple[str, str]:

@@ -97,6 +97,12 @@ def _begun(what: str) -> Scope | None:
 
 
 def _with_provider(options: dict[str, Any]) -> dict[str, Any]:
+    session = options.get("session")
+    if session is not None and type(session).__module__.partition(".")[0] == "agents":
+        raise BadUse(
+            f"a {type(session).__name__} in a run would be read and added to again whenever the run is taken up: give "
+            "a dalsegno.openai_agents.DalsegnoSession"
+        )
     config = options.get("run_config") or RunConfig()
     if isinstance(config, dict):
         config = RunConfig(**config)

@@ -97,6 +97,8 @@ class DalsegnoDurability(BaseDurabilityCapability[AgentDepsT]):
         codec=JSON_CODEC,
         serialization_failure=_unserialisable,
         wrapped_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),
+        # What is given to one call of `run` was not made steps, and would run again at each replay.
+        unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),
         toolset_lifecycles={"function": "enter-always", "mcp": "enter-in-durable-unit", "dynamic": "enter-never"},
         journal_discovery=True,
         # Calls of tools are named by their ids, so it does not matter which comes first.

@@ -9,17 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dalsegno::{
-    AttentionKind, Budget, Builder, Dalsegno, Durability, Error, Fork, RunHandle, Start, Turn,
+    AttentionKind, Budget, Builder, Dalsegno, Durability, Error, Fork, RunHandle, Start, Turn, Why,
 };
 use dalsegno_store::{RunInfo, RunQuery, Status};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
 
 use crate::crash::{self, Crash};
 use crate::drive::Starter;
-use crate::failures::{self, Problem};
+use crate::failures;
 use crate::memory::Order;
 use crate::pending::Pending;
 
@@ -105,9 +106,14 @@ pub fn open(
             .as_ref()
             .is_some_and(|crash| crash.get().is_dead())
     };
-    let Some(answer) = opening.wait_unless(py, is_dead)? else {
-        runtime.shutdown_background();
-        return Err(failures::raise(py, "Closed", "the process is dead"));
+    let answer = match opening.wait_unless(py, is_dead) {
+        Ok(Some(answer)) => answer,
+        // Whoever gives up (Ctrl-C) does not wait for a server that does not answer.
+        gone => {
+            runtime.shutdown_background();
+            gone?;
+            return Err(failures::raise(py, "Closed", "the process is dead"));
+        }
     };
     let app = {
         let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,21 +200,28 @@ impl App {
         };
         match open {
             Some((runtime, app)) => Ok(Pending::new(&runtime, ask(app))),
-            None => {
-                let why = "the store was closed: open it again";
-                Err(failures::raise(py, "Closed", why))
-            }
+            None => Err(closed(py)),
         }
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        match std::process::id() == self.pid {
-            true => Ok(()),
-            false => {
-                let why = "this process was forked from the one that has opened the store: open it \
-                           here, after the fork, or start the process with \"spawn\"";
-                Err(failures::raise(py, "Forked", why))
-            }
+        check_process(py, self.pid)
+    }
+}
+
+/// Whoever asks a store that is closed is told that.
+pub fn closed(py: Python<'_>) -> PyErr {
+    failures::raise(py, "Closed", "the store was closed: open it again")
+}
+
+/// Whether this is the process that has opened a store, and not a fork of it.
+pub fn check_process(py: Python<'_>, pid: u32) -> PyResult<()> {
+    match std::process::id() == pid {
+        true => Ok(()),
+        false => {
+            let why = "this process was forked from the one that has opened the store: open it \
+                       here, after the fork, or start the process with \"spawn\"";
+            Err(failures::raise(py, "Forked", why))
         }
     }
 }
@@ -236,7 +249,7 @@ async fn result(handle: RunHandle) -> Result<Option<String>, Error> {
 }
 
 /// The statuses of these names.
-pub fn statuses(names: &[String]) -> Vec<Status> {
+fn statuses(names: &[String]) -> Vec<Status> {
     const ALL: [Status; 6] = [
         Status::Pending,
         Status::Running,
@@ -249,17 +262,43 @@ pub fn statuses(names: &[String]) -> Vec<Status> {
     ALL.into_iter().filter(is_wanted).collect()
 }
 
-/// A run in a list.
-pub fn info_json(info: &RunInfo) -> serde_json::Value {
-    json!({
-        "run": info.run.name(),
-        "agent": info.agent,
-        "status": info.status.to_string(),
-        "created_us": info.created_us,
-        "updated_us": info.updated_us,
-        "attention": info.attention,
-        "next_timer_us": info.next_timer_us,
-    })
+/// Which runs are wanted.
+pub fn query(
+    status: &[String],
+    agent: Option<String>,
+    attention: bool,
+    newest: bool,
+    limit: usize,
+) -> RunQuery {
+    RunQuery {
+        status: statuses(status),
+        attention,
+        agent,
+        after: None,
+        limit,
+        newest,
+    }
+}
+
+/// Runs in a list.
+pub fn runs_json(runs: &[RunInfo]) -> String {
+    let info = |info: &RunInfo| {
+        json!({
+            "run": info.run.name(),
+            "agent": info.agent,
+            "status": info.status.to_string(),
+            "created_us": info.created_us,
+            "updated_us": info.updated_us,
+            "attention": info.attention,
+            "next_timer_us": info.next_timer_us,
+        })
+    };
+    json!(runs.iter().map(info).collect::<Vec<_>>()).to_string()
+}
+
+/// Why a run is where it is, for Python and for people.
+pub fn why_json(why: &Why) -> String {
+    json!([why.to_json(), why.to_string()]).to_string()
 }
 
 /// What Python knows of a budget: steps, tokens, cost in millionths, seconds.
@@ -425,25 +464,15 @@ impl App {
         newest: bool,
         limit: usize,
     ) -> PyResult<Pending> {
+        let query = query(&status, agent, attention, newest, limit);
         self.ask(py, move |app| async move {
-            let query = RunQuery {
-                status: statuses(&status),
-                attention,
-                agent,
-                after: None,
-                limit,
-                newest,
-            };
-            let runs = app.runs(&query).await?;
-            let runs: Vec<_> = runs.iter().map(info_json).collect();
-            Ok(Some(json!(runs).to_string()))
+            Ok(Some(runs_json(&app.runs(&query).await?)))
         })
     }
 
     fn why(&self, py: Python<'_>, run: String) -> PyResult<Pending> {
         self.ask(py, |app| async move {
-            let why = app.why(&run).await?;
-            Ok(Some(json!([why.to_json(), why.to_string()]).to_string()))
+            Ok(Some(why_json(&app.why(&run).await?)))
         })
     }
 
@@ -539,18 +568,23 @@ impl App {
         Ok(())
     }
 
-    /// Closes the store; steps that are under way have so long to end.
-    fn close(&self, py: Python<'_>, grace: f64) -> PyResult<Option<Problem>> {
+    /// Closes the store; steps that are under way have so long to end, or until Ctrl-C.
+    fn close<'py>(&self, py: Python<'py>, grace: f64) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.check(py)?;
         let inner = self.inner().take();
         let Some(Inner { app, runtime }) = inner else {
             return Ok(None);
         };
         let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
-        Ok(py.detach(move || {
-            let closed = runtime.block_on(app.close_within(grace));
-            runtime.shutdown_background();
-            closed.err().map(|e| failures::problem(&e))
-        }))
+        let closing = Pending::new(runtime.handle(), async move {
+            app.close_within(grace).await.map(|()| None)
+        });
+        let closed = closing.wait(py);
+        runtime.shutdown_background();
+        let closed = closed?;
+        Ok(match closed.get_item(0)?.is_none() {
+            true => None,
+            false => Some(closed),
+        })
     }
 }

@@ -119,7 +119,7 @@ impl Pending {
 #[pymethods]
 impl Pending {
     /// The answer, waited for: `(None, JSON)`, or the name of an exception and what it says.
-    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    pub fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         while !self.wait_for(py, LOOK_EVERY)? {}
         self.answer(py)
     }

@@ -5,12 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dalsegno::{Error, Remote, Sent};
-use dalsegno_store::RunQuery;
 use pyo3::prelude::*;
-use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::app::{Limits, budget, info_json, statuses};
+use crate::app::{Limits, budget, check_process, closed, query, runs_json, why_json};
 use crate::failures;
 use crate::pending::Pending;
 
@@ -55,17 +53,10 @@ impl PyRemote {
         F: FnOnce(Remote) -> Fut,
         Fut: Future<Output = Result<Option<String>, Error>> + Send + 'static,
     {
-        if std::process::id() != self.pid {
-            let why =
-                "this process was forked from the one that has opened the store: open it here";
-            return Err(failures::raise(py, "Forked", why));
-        }
+        check_process(py, self.pid)?;
         match &*self.inner() {
             Some((remote, runtime)) => Ok(Pending::new(runtime.handle(), ask(remote.clone()))),
-            None => {
-                let why = "the store was closed: open it again";
-                Err(failures::raise(py, "Closed", why))
-            }
+            None => Err(closed(py)),
         }
     }
 
@@ -202,25 +193,17 @@ impl PyRemote {
         newest: bool,
         limit: usize,
     ) -> PyResult<Pending> {
+        let query = query(&status, agent, attention, newest, limit);
         self.ask(py, move |remote| async move {
-            let query = RunQuery {
-                status: statuses(&status),
-                attention,
-                agent,
-                after: None,
-                limit,
-                newest,
-            };
-            let runs = remote.store().runs(&query).await?;
-            let runs: Vec<_> = runs.iter().map(info_json).collect();
-            Ok(Some(json!(runs).to_string()))
+            Ok(Some(runs_json(&remote.store().runs(&query).await?)))
         })
     }
 
     fn why(&self, py: Python<'_>, run: String) -> PyResult<Pending> {
         self.ask(py, |remote| async move {
-            let why = dalsegno::why(&**remote.store(), &run).await?;
-            Ok(Some(json!([why.to_json(), why.to_string()]).to_string()))
+            Ok(Some(why_json(
+                &dalsegno::why(&**remote.store(), &run).await?,
+            )))
         })
     }
 

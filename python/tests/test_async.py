@@ -225,6 +225,24 @@ async def group_fails() -> str:
     return "?"
 
 
+@dalsegno.tool(effect="read_only")
+def first(items: list[int]) -> int:
+    return next(iter(items))
+
+
+@dalsegno.agent
+async def takes_first() -> str:
+    try:
+        return str(await aio.to_thread(first, []))
+    except RuntimeError as e:
+        return str(e)
+
+
+def test_a_plain_tool_that_stops_an_iteration(opened: Open) -> None:
+    assert opened(takes_first).run(takes_first, "r") == "it raised StopIteration"
+    assert opened(takes_first).replay("r").same
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="no TaskGroup")
 def test_a_group_that_fails_leaves_the_others(opened: Open) -> None:
     app = opened(group_fails)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import functools
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conftest import Open
@@ -50,6 +51,72 @@ def test_an_argument_that_cannot_be_recorded_names_the_step_and_the_type(opened:
     with pytest.raises(dalsegno.RunFailed, match=r"step 'look': its argument 'what', a test_bad_use\.Client"):
         opened(looker).run(looker, "r", "argument")
     assert LOG == []
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (10**5000, "a int, cannot be recorded: Exceeds the limit"),
+        (
+            functools.reduce(lambda inner, _: [inner], range(5000), cast(Any, 1)),
+            "a list, cannot be recorded: maximum recursion",
+        ),
+    ],
+    ids=["digits", "depth"],
+)
+def test_plain_values_that_are_too_much(opened: Open, value: Any, words: str) -> None:
+    app = opened(gives_back)
+    with pytest.raises(dalsegno.NotSerialisable, match=f"agent 'gives_back': its argument 'what', {words}"):
+        app.run(gives_back, "r", value)
+    with pytest.raises(dalsegno.NotSerialisable, match="signal 'go'"):
+        app.signal("r", "go", value)
+
+
+@dalsegno.agent
+def gives_back(what: Any) -> Any:
+    return look(what)
+
+
+@dalsegno.agent
+def tells(how: str) -> Any:
+    match how:
+        case "decision":
+            return dalsegno.decide("go", Client())
+        case "event":
+            return dalsegno.event("seen", Client())
+        case "checkpoint":
+            return dalsegno.checkpoint("there", Client())
+        case "approval":
+            return dalsegno.approval("refund", Client())
+        case "signal":
+            return dalsegno.send_signal("another", "paid", Client())
+        case "conversation":
+            return dalsegno.conversation("chat").append(Client())
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        ("decision", "go"),
+        ("event", "seen"),
+        ("checkpoint", "there"),
+        ("approval", "refund"),
+        ("signal", "paid"),
+        ("conversation", "chat"),
+    ],
+)
+def test_what_cannot_be_told_names_what_it_is_for_and_the_type(opened: Open, how: str, name: str) -> None:
+    words = rf"{how} '{name}': a test_bad_use\.Client cannot be recorded"
+    with pytest.raises(dalsegno.RunFailed, match=words) as caught:
+        opened(tells).run(tells, "r", how)
+    assert isinstance(caught.value.__cause__, dalsegno.NotSerialisable)
+
+
+def test_half_a_character_is_recorded(opened: Open) -> None:
+    given = {"name": "\udcff.txt", "said": ["ü \ud83d"]}
+    assert opened(gives_back).run(gives_back, "r", given) == given
+    assert opened(gives_back).get("r").result() == given
+    assert LOG == ["look"]
 
 
 @dalsegno.tool(effect="read_only", ignore="client")
@@ -273,6 +340,13 @@ def test_decorators_find_what_cannot_be() -> None:
         dalsegno.tool(effect="read_only", probe=lambda key: dalsegno.UNKNOWN)(one)
     with pytest.raises(TypeError, match="has no argument"):
         dalsegno.tool(ignore="m")(one)
+    for seconds in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match=r"one: timeout=.* leaves no time"):
+            dalsegno.tool(timeout=seconds)(one)
+    with pytest.raises(TypeError, match="one: not_done='ValueError' are no exceptions"):
+        dalsegno.tool(not_done="ValueError")(one)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="one: its probe, a int, is no function"):
+        dalsegno.tool(probe=3)(one)  # type: ignore[call-overload]
 
 
 # --- async -------------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Open
@@ -95,6 +97,35 @@ WORDS = ["one"]
 @dalsegno.model
 def reply_to(chat: dalsegno.Conversation) -> str:
     return "yes"
+
+
+MESSAGES: list[Any] = [("user", "hi"), {"at": datetime.datetime(2026, 1, 1), "raw": b"\xff"}, {"$a": {1}}, "\ud83d"]
+
+
+@dalsegno.model
+def repeat(chat: dalsegno.Conversation) -> list[Any]:
+    return chat.messages
+
+
+@dalsegno.agent(loop=True)
+def collects(turn: int) -> list[Any] | dalsegno.Again:
+    chat = dalsegno.conversation("chat")
+    for message in MESSAGES:
+        chat.append(message)
+    assert repeat(chat) == chat.messages == MESSAGES * (turn + 1)
+    dalsegno.signal(f"turn {turn}")
+    return chat.messages if turn == 1 else dalsegno.again(turn + 1)
+
+
+def test_messages_may_be_anything_that_can_be_recorded(opened: Open) -> None:
+    app = opened(collects)
+    app.start(collects, "r", 0)
+    for turn in range(2):
+        while app.why("r").standing != "waits-for-signal":
+            pass
+        app = opened(collects)
+        app.signal("r", f"turn {turn}")
+    assert app.get("r").result() == MESSAGES * 2
 
 
 def test_another_message_is_a_mismatch(opened: Open) -> None:

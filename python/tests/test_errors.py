@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from conftest import Open
@@ -46,10 +47,19 @@ def charge(how: str) -> str:
                 pass
 
             raise Local("inside")
+        case "half":
+            raise ValueError("half \ud83d")
+        case "mute":
+            raise Mute
         case "os":
             raise FileNotFoundError(2, "No such file", "x.txt")
         case _:
             raise ValueError(how)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        return str(1 / 0)
 
 
 @dalsegno.agent
@@ -71,6 +81,8 @@ def careful(how: str) -> list[str]:
         ("local", "StepFailed", "test_errors.charge.<locals>.Local: inside"),
         ("awkward", "Awkward", "7!"),
         ("os", "FileNotFoundError", "[Errno 2] No such file: 'x.txt'"),
+        ("half", "ValueError", r"half \ud83d"),
+        ("mute", "Mute", "(it does not say what: ZeroDivisionError in its __str__)"),
     ],
 )
 def test_an_exception_comes_back_as_what_it_was(opened: Open, how: str, name: str, text: str) -> None:
@@ -246,6 +258,15 @@ def test_names_of_runs_that_are_not(opened: Open) -> None:
         app.run(careful, "", "x")
     with pytest.raises(dalsegno.BadUse, match="not registered"):
         app.run(careless, "r", "x")
+
+
+@pytest.mark.parametrize("place", ["postgre://ann@db/agents", "sqlite:///agents.db", "https://db.example/agents"])
+def test_an_address_that_is_none_makes_no_folder(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for open_it in (dalsegno.open, dalsegno.Remote):
+        with pytest.raises(dalsegno.BadUse, match=f"{place.split('://')[0]}:// is no store"):
+            open_it(place)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_store_that_is_open_or_closed(opened: Open, tmp_path: object) -> None:

@@ -370,3 +370,29 @@ def test_a_graph_in_a_plain_agent(place: Path) -> None:
         assert app.replay("r").same
         assert app.replay("s").same
         assert CALLS == ["tea", "more", "cake", "more"]
+
+
+@dalsegno.tool(effect="read_only")
+def count(thread: str) -> int:
+    return len(list(SAVERS[-1].list(at(thread))))
+
+
+@dalsegno.agent
+def historian(in_a_tool: bool) -> int:
+    return count("1") if in_a_tool else len(list(SAVERS[-1].list(at("1"))))
+
+
+@dalsegno.agent
+async def async_historian() -> int:
+    return len([one async for one in SAVERS[-1].alist(at("1"))])
+
+
+def test_the_history_of_a_thread_is_no_step(place: Path) -> None:
+    with dalsegno.open(place, agents=[plain_agent, historian, async_historian]) as app:
+        SAVERS.append(DalsegnoSaver(app))
+        app.run(plain_agent, "r", "tea")
+        with pytest.raises(dalsegno.RunFailed, match="lists checkpoints"):
+            app.run(historian, "in the code", False)
+        with pytest.raises(dalsegno.RunFailed, match="lists checkpoints"):
+            app.run(async_historian, "in async code")
+        assert app.run(historian, "in a tool", True) == 4

@@ -19,6 +19,7 @@ from agents import (
     OpenAIChatCompletionsModel,
     RunConfig,
     Runner,
+    SQLiteSession,
     function_tool,
     set_tracing_disabled,
 )
@@ -31,6 +32,7 @@ from openai_agents_worker import polite
 from openai_server import Asked, Call, Reply, Server
 
 import dalsegno
+from dalsegno import openai_agents
 from dalsegno.openai_agents import DalsegnoSession
 
 set_tracing_disabled(True)
@@ -212,6 +214,57 @@ def test_mcp_servers_and_tools_that_cannot_be_steps(place: Path) -> None:
         assert "call_tool" not in str(app.why("r"))
         with pytest.raises(dalsegno.RunFailed, match="cannot be made steps"):
             app.run(with_a_shell, "s", "please")
+
+
+@dalsegno.agent
+async def with_a_session(streamed: bool) -> str:
+    session = SQLiteSession("of Ann")
+    if streamed:
+        Runner.run_streamed(simple("clerk", tools=[plain_book]), "go", session=session)
+    return str((await Runner.run(simple("clerk", tools=[plain_book]), "go", session=session)).final_output)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_session_that_is_not_recorded(place: Path, streamed: bool) -> None:
+    with Server(book_script).running() as server, dalsegno.open(place, agents=[with_a_session]) as app:
+        _Setup.url = server.url
+        with pytest.raises(dalsegno.RunFailed, match=r"a SQLiteSession in a run .* give a .*DalsegnoSession"):
+            app.run(with_a_session, "r", streamed)
+        assert not server.asked
+
+
+@openai_agents.function_tool(effect="once", needs_approval=True, name_override="book")
+async def careful_book(city: str) -> str:
+    """Books a flight, if somebody agrees."""
+    BOOKED.append(city)
+    return f"booked {city}"
+
+
+@dalsegno.agent
+async def asks_first() -> str:
+    agent = simple("clerk", tools=[careful_book])
+    result = await Runner.run(agent, "go")
+    state = result.to_state()
+    agreed = await dalsegno.aio.approval("book")
+    for wanted in result.interruptions:
+        state.approve(wanted) if agreed else state.reject(wanted)
+    return str((await Runner.run(agent, state)).final_output)
+
+
+def test_a_tool_that_needs_approval(place: Path) -> None:
+    BOOKED.clear()
+    with Server(book_script).running() as server:
+        _Setup.url = server.url
+        with dalsegno.open(place, agents=[asks_first]) as app:
+            app.start(asks_first, "r")
+            while (standing := app.why("r").standing) != "waits-for-approval":
+                assert standing != "ended"
+        with dalsegno.open(place, agents=[asks_first]) as app:
+            app.approve("r", "book", by="ann")
+            assert app.get("r").result() == "done: booked Rome"
+            assert app.replay("r").same
+        assert BOOKED == ["Rome"]
+        assert len(server.asked) == 2
 
 
 def test_outside_of_a_run_it_is_the_sdk(tmp_path: Path) -> None:

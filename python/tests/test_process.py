@@ -112,6 +112,61 @@ def test_ctrl_c_ends_a_program_that_waits(place: Path, code: str) -> None:
         assert app.runs()[0].status in ("running", "checkpointed")
 
 
+CLOSING = """
+def begun():
+    while not (os.path.exists(sys.argv[1] + ".log") and "begin 0" in open(sys.argv[1] + ".log").read()):
+        time.sleep(0.005)
+
+def closing(app):
+    app.start(worker, 'r', 1, 60.0)
+    begun()
+    log("waits")
+"""
+SILENT = """
+import socket
+listener = socket.create_server(("127.0.0.1", 0))
+silent = f"postgres://nobody:nothing@127.0.0.1:{listener.getsockname()[1]}/none"
+
+def heard():
+    peer, _ = listener.accept()
+    peer.recv(1)
+    log("waits")
+    time.sleep(60)
+threading.Thread(target=heard, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        CLOSING + "app = dalsegno.open(sys.argv[1], agents=AGENTS); closing(app); app.close(60)",
+        CLOSING + "with dalsegno.open(sys.argv[1], agents=AGENTS) as app: closing(app)",
+        CLOSING
+        + """
+async def main():
+    app = await aio.open(sys.argv[1], agents=AGENTS)
+    await app.start(worker, 'r', 1, 60.0)
+    await asyncio.to_thread(begun)
+    log("waits")
+    await app.close(60)
+asyncio.run(main())
+""",
+        SILENT + "dalsegno.open(silent, agents=AGENTS)",
+        SILENT + "asyncio.run(aio.open(silent, agents=AGENTS))",
+    ],
+    ids=["close", "the end of with", "close in a loop", "open", "open in a loop"],
+)
+def test_ctrl_c_ends_a_program_that_opens_or_closes(place: Path, code: str) -> None:
+    process = started(place, code)
+    logged(place, "waits", process)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    status, _, err = ended(process)
+    assert time.monotonic() - begun < 8
+    assert status in (130, -signal.SIGINT, 1), err
+    assert "KeyboardInterrupt" in err
+
+
 def test_a_killed_program_goes_on(place: Path) -> None:
     code = "print(dalsegno.open(sys.argv[1], agents=AGENTS).run(worker, 'r', 4, 0.2))"
     process = started(place, code)

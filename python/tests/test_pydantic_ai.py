@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from openai_server import Asked, Call, Reply, Server
-from pydantic_ai import Agent, UnexpectedModelBehavior
+from pydantic_ai import Agent, FunctionToolset, UnexpectedModelBehavior
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -143,6 +143,27 @@ def test_a_model_that_fails_is_tried_again_and_then_fails(place: Path) -> None:
         assert app.run(unlucky, "r") == "failed: it is down"
         assert CALLS == ["asked"] * 3
         assert app.replay("r").same
+
+
+async def pay(amount: int) -> str:
+    """Pays."""
+    BOOKED.append("paid")
+    return "paid"
+
+
+@dalsegno.agent
+async def with_more_tools() -> str:
+    more = FunctionToolset([pay], id="more")
+    return (await simple("once").run("Rome", toolsets=[more])).output
+
+
+def test_tools_that_come_too_late_are_refused(place: Path) -> None:
+    BOOKED.clear()
+    with Server(book_script).running() as server, dalsegno.open(place, agents=[with_more_tools]) as app:
+        _Setup.url = server.url
+        with pytest.raises(dalsegno.RunFailed, match="FunctionToolset 'more' cannot be added at runtime"):
+            app.run(with_more_tools, "r")
+        assert not BOOKED
 
 
 @dalsegno.agent

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
 import enum
 import math
 import pathlib
+import threading
 import uuid
+import zoneinfo
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NewType, Optional, TypedDict, Union
+from typing import Any, Generic, NamedTuple, NewType, Optional, TypedDict, TypeVar, Union
 
 import numpy
 import pydantic
 import pytest
+import typing_extensions
 from conftest import Open
 
 import dalsegno
@@ -58,7 +62,69 @@ class Order(pydantic.BaseModel):
     tags: set[str] = set()
 
 
+class Right(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class Box(Generic[T]):
+    content: T
+    more: list[T] = field(default_factory=list)
+
+
+@dataclass
+class Derived(Part):
+    extra: int = 0
+
+
+@dataclass(frozen=True)
+class Counted:
+    name: str
+    start: dataclasses.InitVar[int] = 0
+    count: int = field(init=False, default=0)
+    lock: Any = field(init=False, default_factory=threading.Lock, compare=False)
+
+    def __post_init__(self, start: int) -> None:
+        object.__setattr__(self, "count", start)
+
+
+class Aliased(pydantic.BaseModel):
+    name: str = pydantic.Field(alias="userName")
+    size: int = pydantic.Field(default=0, validation_alias="in", serialization_alias="out")
+
+
+class Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", strict=True, ser_json_bytes="base64", val_json_bytes="base64")
+    at: datetime.datetime
+    sizes: tuple[int, ...]
+    raw: bytes
+    score: float = math.inf
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def count(self) -> int:
+        return len(self.sizes)
+
+
+class Several(pydantic.RootModel[list[int]]):
+    pass
+
+
+class ByName(pydantic.RootModel[dict[str, int]]):
+    pass
+
+
+class Login(pydantic.BaseModel):
+    password: pydantic.SecretStr
+
+
+Reference = TypedDict("Reference", {"$ref": str})
 Name = NewType("Name", str)
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
 NOW = datetime.datetime(2026, 3, 1, 12, 30, 0, 123456, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
 
 PLAIN: list[Any] = [
@@ -90,6 +156,11 @@ PLAIN: list[Any] = [
     pathlib.PurePosixPath("/a/b"),
     1 + 2j,
     math.inf,
+    # Half a character; the name of a file that is no text; and where else that may be.
+    "a\ud83d",
+    {"\udcff.txt": ["\udcff"], "plain": 1},
+    ("ü", {"\ud800"}),
+    datetime.datetime(2026, 10, 25, 2, 30, fold=1),
 ]
 
 HINTED: list[tuple[Any, Any]] = [
@@ -108,6 +179,27 @@ HINTED: list[tuple[Any, Any]] = [
     (Order(id=1, at=NOW), Union[Part, Order, str]),
     ("text", Union[Part, Order, str]),
     (Name("x"), Name),
+    (Right.READ | Right.WRITE, Right),
+    (Right(0), Right),
+    (Right.WRITE, Right | int),
+    (3, Right | int),
+    (Box(Part("a"), [Part("b")]), Box[Part]),
+    ([Box(Part("a"))], list[Box[Part]]),
+    (Counted("a", 7), Counted),
+    (Derived("a", extra=2), Union[Part, Derived]),
+    # What looks like one of another type is not taken for it.
+    ("RED", Colour | str),
+    ("none of them", Colour | str),
+    (Colour.RED, Colour | str),
+    ({"name": "a"}, Part | dict),
+    ({"id": 1, "at": "2026-03-01"}, Union[Order, dict[Any, Any]]),
+    ({"$ref": "x"}, Reference),
+    (Aliased(userName="ann", **{"in": 3}), Aliased),
+    (Strict(at=NOW, sizes=(1, 2), raw=b"\xff"), Strict),
+    (Several([1, 2]), Several),
+    (ByName({"$a": 1}), ByName),
+    ([Several([])], list[Several]),
+    ([Part("a")], typing_extensions.TypeAliasType("Parts", list[Part])),
     # Hints that do not tell the truth do no harm.
     (None, str),
     ((1, 2), list[int]),
@@ -130,6 +222,24 @@ def test_structured_values_come_back_by_their_hint(value: Any, hint: Any) -> Non
     assert type(found) is type(value)
 
 
+@pytest.mark.parametrize("hour", [2, 3])
+@pytest.mark.parametrize("fold", [0, 1])
+def test_a_time_stays_in_its_zone(hour: int, fold: int) -> None:
+    when = datetime.datetime(2026, 10, 25, hour, 30, tzinfo=BERLIN, fold=fold)
+    found = read(write(when))
+    assert found.tzinfo is BERLIN
+    # Also over the night in which the clock is changed.
+    later = datetime.timedelta(days=180)
+    assert (found.isoformat(), (found + later).isoformat()) == (when.isoformat(), (when + later).isoformat())
+    assert read(write(datetime.time(2, 30, tzinfo=BERLIN))).tzinfo is BERLIN
+
+
+def test_records_from_before_are_read() -> None:
+    assert read('{"$datetime":"2026-03-01T12:00:00+01:00"}').utcoffset() == datetime.timedelta(hours=1)
+    assert read('{"id":1,"at":"2026-03-01T12:00:00Z","tags":[]}', Order).id == 1
+    assert read('{"name":"a"}', Part | dict) == Part("a")
+
+
 def test_not_a_number_comes_back() -> None:
     assert math.isnan(read(write(math.nan)))
 
@@ -142,13 +252,17 @@ def test_not_a_number_comes_back() -> None:
         numpy.array(3.5),
         numpy.array([(1, 2.5)], dtype=[("a", "<i4"), ("b", "<f8")]),
         numpy.array([numpy.nan, 1.0]),
+        numpy.asfortranarray(numpy.arange(3, dtype=">i2")),
+        numpy.zeros(2, dtype=numpy.dtype([("a", "i1"), ("b", "f8")], align=True)),
+        numpy.zeros(2, dtype=[("a", "<i4", (2, 2)), ("inner", [("x", "<f4"), ("y", "<M8[s]")])]),
     ],
 )
 def test_arrays_come_back(array: Any) -> None:
     found = read(write({"vector": array}))["vector"]
     assert found.dtype == array.dtype
     assert found.shape == array.shape
-    assert found.tobytes() == array.tobytes()
+    assert write(found) == write(array)
+    assert str(found.tolist()) == str(array.tolist())
     assert found.flags.writeable
 
 
@@ -176,11 +290,20 @@ class Text(str):
         (Text("x"), "Text would come back as a str"),
         (numpy.array([Odd()]), "array of Python objects"),
         (lambda: None, "function cannot be written"),
+        (numpy.ma.array([1, 2], mask=[False, True]), "MaskedArray would come back as a plain array"),
     ],
 )
 def test_what_cannot_come_back_is_refused(value: Any, words: str) -> None:
     with pytest.raises(Unwritable, match=words):
         write(value)
+
+
+def test_a_secret_is_not_replaced_by_stars() -> None:
+    with pytest.raises(Unwritable, match="Login has a secret"):
+        write(Login(password=pydantic.SecretStr("xyzzy")), Login)
+    assert (
+        read(write(Login(password=pydantic.SecretStr("*" * 10)), Login), Login).password.get_secret_value() == "*" * 10
+    )
 
 
 def test_sets_are_written_in_one_order() -> None:
