@@ -7,8 +7,10 @@ mod machine;
 #[path = "common/slow.rs"]
 mod slow;
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use dalsegno::memory::{NewDocument, Query, RankingConfig};
@@ -88,6 +90,28 @@ fn they_open_it_once() {
         assert_eq!(process.end::<usize>(&format!("r{n}")).unwrap(), 1);
     }
     assert_eq!(store.begun.load(Ordering::Relaxed), 1);
+}
+
+/// As `select!` may, with what it keeps for later.
+#[test]
+fn they_open_it_also_while_somebody_who_began_to_does_not_look_any_more() {
+    let (machine, outside) = (Machine::new(), Outside::default());
+    let code = |ctx: Ctx, _: Outside, _: String| async move {
+        let fact = NewDocument::fact("The oven is hot.");
+        Ok(ctx.memory("kitchen").add(fact).await?.0)
+    };
+    let (process, store) = start(&machine, agent(Builder::new(), "a", &outside, code));
+    store.takes(40);
+    let app = process.app.clone();
+    let mut opening = Box::pin(async move { app.memory("kitchen").await.map(drop) });
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(opening.as_mut().poll(&mut context).is_pending());
+    start_eight(&machine, &process);
+    store.takes(0);
+    for n in 0..8 {
+        process.end::<u64>(&format!("r{n}")).unwrap();
+    }
+    assert!(opening.as_mut().poll(&mut context).is_ready());
 }
 
 #[test]
