@@ -35,6 +35,10 @@ pub use dalsegno_memory::{
     LeftOut, Memory, MemoryError, NewDocument, Query, RankingConfig, Scope, Vector,
 };
 
+use std::sync::Arc;
+
+use crate::run::Unbroken;
+
 pub use crate::ctx::{
     EMBED_LIMIT_BYTES, EMBED_LIMIT_TEXTS, Found, FoundDocument, FoundHit, RunMemory,
 };
@@ -46,6 +50,9 @@ impl crate::Dalsegno {
     /// # Errors
     /// The name cannot be one, or the memory could not be read.
     pub async fn memory(&self, name: &str) -> Result<Memory, crate::Error> {
-        Ok(self.engine.memories.get(name).await?)
+        // Runs wait for who opens it, also if that one does not look any more.
+        let (memories, name) = (Arc::clone(&self.engine.memories), name.to_owned());
+        let opening = async move { memories.get(&name).await };
+        Ok(Unbroken::new(&self.engine.runtime, opening).await?)
     }
 }

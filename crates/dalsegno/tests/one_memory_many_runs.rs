@@ -7,11 +7,13 @@ mod machine;
 #[path = "common/slow.rs"]
 mod slow;
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use dalsegno::memory::{NewDocument, Query, RankingConfig};
+use dalsegno::memory::{DocId, Memory, NewDocument, Query, RankingConfig};
 use dalsegno::{Builder, Ctx, Effect, Runtime};
 use dalsegno_store::{Kind, Store, StreamId};
 use machine::{Machine, Outside, Process, agent, tool};
@@ -90,6 +92,28 @@ fn they_open_it_once() {
     assert_eq!(store.begun.load(Ordering::Relaxed), 1);
 }
 
+/// As `select!` may, with what it keeps for later.
+#[test]
+fn they_open_it_also_while_somebody_who_began_to_does_not_look_any_more() {
+    let (machine, outside) = (Machine::new(), Outside::default());
+    let code = |ctx: Ctx, _: Outside, _: String| async move {
+        let fact = NewDocument::fact("The oven is hot.");
+        Ok(ctx.memory("kitchen").add(fact).await?.0)
+    };
+    let (process, store) = start(&machine, agent(Builder::new(), "a", &outside, code));
+    store.takes(40);
+    let app = process.app.clone();
+    let mut opening = Box::pin(async move { app.memory("kitchen").await.map(drop) });
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(opening.as_mut().poll(&mut context).is_pending());
+    start_eight(&machine, &process);
+    store.takes(0);
+    for n in 0..8 {
+        process.end::<u64>(&format!("r{n}")).unwrap();
+    }
+    assert!(opening.as_mut().poll(&mut context).is_ready());
+}
+
 #[test]
 fn after_a_write_of_its_own_a_run_has_seen_it() {
     let (machine, outside) = (Machine::new(), Outside::default());
@@ -126,4 +150,35 @@ fn after_a_write_of_its_own_a_run_has_seen_it() {
     for event in later {
         assert_eq!(event.memory, head, "{event:?}");
     }
+}
+
+/// Others write so often that a run never sees the same version twice.
+#[test]
+fn a_document_is_read_while_others_write_all_the_time() {
+    let (machine, outside) = (Machine::new(), Outside::default());
+    let code = |ctx: Ctx, _: Outside, _: String| async move {
+        let found = ctx.memory("kitchen").get(DocId(1)).await?;
+        Ok(found.version.sequence)
+    };
+    let local: Arc<dyn Store> = Arc::new(machine.open_store());
+    let store = Slow::new(local.clone(), &machine.runtime, 1);
+    let builder = agent(Builder::new(), "a", &outside, code);
+    let process = machine.start_on(builder, store.clone(), "a process");
+    let clock = machine.runtime.clone();
+    machine.runtime.spawn(Box::pin(async move {
+        let kitchen = Memory::open(local, "kitchen").await.unwrap();
+        for _ in 0..2000 {
+            kitchen.add(NewDocument::fact("It is hot.")).await.unwrap();
+            clock.sleep_until(clock.now_us() + 2000).await;
+        }
+    }));
+    store.takes(40);
+    let app = process.app.clone();
+    machine.runtime.spawn(Box::pin(async move {
+        app.start("a", "r", &"").await.unwrap();
+    }));
+    process.pass(Duration::from_secs(60));
+    store.takes(0);
+    let seen = process.end::<u64>("r").unwrap();
+    assert!(seen < 2000, "it waited for the others: {seen}");
 }

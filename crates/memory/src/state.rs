@@ -117,23 +117,24 @@ impl Inner {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Comes to the newest version. `own` are contents by sequence that need not be read.
+    /// Comes to the version that was the newest when it was asked for, or further: not to the one that
+    /// is the newest then, which may never come while others write. `own` are contents by sequence that
+    /// need not be read.
     pub async fn follow(&self, own: &HashMap<u64, Content>) -> Result<Version, StoreError> {
         let mut tried = 0;
         loop {
             let head = self.store.head(&self.stream).await?;
             let head = head.unwrap_or(Version::START);
-            let from = self.read().table.head();
-            if from.sequence >= head.sequence {
-                // Others may have come further meanwhile.
-                let known = self.read().table.version(head.sequence);
-                return match known == Some(head) {
-                    true => Ok(from),
-                    false => Err(self.other_history(head)),
-                };
-            }
+            let from = match self.knows(head) {
+                Some(known) => return known,
+                None => self.read().table.head(),
+            };
             match self.take_tail(from, head, own).await {
-                Ok(()) => {}
+                Ok(()) => {
+                    if let Some(known) = self.knows(head) {
+                        return known;
+                    }
+                }
                 Err(e) => {
                     // What is missing may have been forgotten while it was read.
                     tried += 1;
@@ -144,6 +145,18 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// The version that it is at, if that is this one or a later one of the same history.
+    fn knows(&self, head: Version) -> Option<Result<Version, StoreError>> {
+        let state = self.read();
+        let at = state.table.head();
+        // Others may have come further meanwhile.
+        let is_known = || state.table.version(head.sequence) == Some(head);
+        (at.sequence >= head.sequence).then(|| match is_known() {
+            true => Ok(at),
+            false => Err(self.other_history(head)),
+        })
     }
 
     fn other_history(&self, head: Version) -> StoreError {

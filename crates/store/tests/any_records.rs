@@ -7,9 +7,11 @@
 
 use std::path::Path;
 
+use dalsegno_store::engine::FORGOTTEN;
+use dalsegno_store::payload;
 use dalsegno_store::{
-    Event, Fields, Kind, LetterRef, LocalStore, NewEvent, Opened, RunQuery, Status, Store,
-    StreamId, StreamKind, Value, field,
+    Event, Fields, Kind, LetterRef, LocalStore, NewEvent, NewPayload, Opened, RunQuery, Status,
+    Store, StreamId, StreamKind, Value, field,
 };
 
 mod common;
@@ -19,6 +21,7 @@ use common::local::{
 };
 
 const EVENT: u8 = 1;
+const PIECE: u8 = 2;
 
 /// Writes records into the log of a store, as its owner would.
 fn forge(dir: &Path, records: &[Vec<u8>]) {
@@ -160,6 +163,36 @@ fn an_event_of_which_only_the_place_can_be_read_stops_its_run() {
     let mut longer = whole.clone();
     longer.push(0xff);
     check_forged("bytes behind the event", &[longer]);
+}
+
+/// Nobody knows which pieces it needs.
+#[test]
+fn what_an_event_needs_that_cannot_be_read_is_not_forgotten_with_something_else() {
+    let folder = Folder::new("any-records");
+    let dir = folder.store();
+    make(&dir);
+    let pieces = payload::split(&[7; 3000], |_| false).pieces;
+    let mut records: Vec<Vec<u8>> = pieces
+        .iter()
+        .map(|piece| [&[PIECE], &piece.hash.as_bytes()[..], &piece.bytes].concat())
+        .collect();
+    let mut unreadable = record(&event(&run("victim"), 3, Kind::StepIntended));
+    unreadable.push(0xff);
+    records.push(unreadable);
+    forge(&dir, &records);
+    let store = options().open(&dir).unwrap();
+    let notes = memory("notes");
+    let secret = NewPayload::new("x/y", b"secret".to_vec()).apart();
+    let secret = NewEvent::new(Kind::FactConfirmed).with_input(secret);
+    let at = append(&store, &notes, vec![secret]).heads[0].sequence;
+    let fields = Fields::new().with(FORGOTTEN, Value::List(vec![Value::Number(at)]));
+    let forgets = NewEvent::new(Kind::MemoryForgotten).with_fields(fields);
+    let said_at = append(&store, &notes, vec![forgets]).heads[0].sequence;
+    durable(&store);
+    let erased = block_on(store.erase_forgotten(&notes, said_at)).unwrap();
+    assert_eq!(erased, 1);
+    let hashes: Vec<_> = pieces.iter().map(|piece| piece.hash).collect();
+    block_on(store.pieces(&hashes)).unwrap();
 }
 
 #[test]

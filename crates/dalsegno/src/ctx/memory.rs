@@ -340,15 +340,16 @@ async fn look_up(
     memory: &Memory,
     id: DocId,
 ) -> std::result::Result<(Document, Version), MemoryError> {
-    let mut version = memory.version().await?;
+    let mut before = memory.get(id).await?;
     loop {
-        let document = memory.get(id).await?;
-        let after = memory.version().await?;
-        if after == version {
-            return Ok((document, version));
+        let version = memory.version().await?;
+        let after = memory.get(id).await?;
+        // It is never again as it was before it ended: so it was the same in between, however many
+        // wrote to the memory meanwhile.
+        if after == before {
+            return Ok((after, version));
         }
-        // Somebody wrote meanwhile.
-        version = after;
+        before = after;
     }
 }
 

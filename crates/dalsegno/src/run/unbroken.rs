@@ -5,13 +5,14 @@
 //! its record says, nor keep others waiting for what it has in its hands.
 //!
 //! Invariant: what is not done at once is done by a task of its own. A store that answers at once, as
-//! one in a folder does, costs no task.
+//! one in a folder does, costs no task. A panic is that of who waits: else it would wait for ever.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::ctx::CatchPanic;
 use crate::runtime::{BoxFuture, Runtime};
 
 pub(crate) struct Unbroken<T: Send + 'static> {
@@ -23,7 +24,7 @@ pub(crate) struct Unbroken<T: Send + 'static> {
 
 /// What the task says to who waits for it.
 struct Told<T> {
-    result: Option<T>,
+    result: Option<Result<T, String>>,
     waker: Option<Waker>,
 }
 
@@ -45,7 +46,7 @@ impl<T: Send + 'static> Unbroken<T> {
     fn hand_over(&self, work: BoxFuture<'static, T>) {
         let told = Arc::clone(&self.told);
         self.runtime.spawn(Box::pin(async move {
-            let result = work.await;
+            let result = CatchPanic::new(work).await;
             let waker = {
                 let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
                 told.result = Some(result);
@@ -68,7 +69,11 @@ impl<T: Send + 'static> Future for Unbroken<T> {
         }
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         match told.result.take() {
-            Some(result) => Poll::Ready(result),
+            Some(Ok(result)) => Poll::Ready(result),
+            Some(Err(panic)) => {
+                drop(told);
+                std::panic::resume_unwind(Box::new(panic))
+            }
             None => {
                 told.waker = Some(context.waker().clone());
                 Poll::Pending
@@ -82,5 +87,26 @@ impl<T: Send + 'static> Drop for Unbroken<T> {
         if let Some(work) = self.work.take() {
             self.hand_over(work);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic)]
+    use super::*;
+    use crate::testkit::SimRuntime;
+
+    #[test]
+    fn who_waits_panics_with_the_task() {
+        let sim = SimRuntime::new(1);
+        let runtime: Arc<dyn Runtime> = Arc::new(sim.clone());
+        let mut is_later = false;
+        let work = std::future::poll_fn(move |_| match std::mem::replace(&mut is_later, true) {
+            true => panic!("the store is broken"),
+            false => Poll::<()>::Pending,
+        });
+        let waiting = CatchPanic::new(Unbroken::new(&runtime, work));
+        let waited = sim.complete(waiting, &|| false);
+        assert_eq!(waited, Some(Err("the store is broken".to_owned())));
     }
 }

@@ -9,8 +9,9 @@
 //!
 //! Invariants: nothing that an event needs goes, unless the event is forgotten. A crash leaves
 //! segments as they were or rewritten, and asking again goes on from there. While an import has
-//! stored pieces of which the events are still to come, leftovers stay, but for those that list a
-//! piece that goes: a piece that is stored promises that everything below it is.
+//! stored pieces of which the events are still to come, or if there is an event that cannot be read
+//! and may need them, leftovers stay, but for those that list a piece that goes: a piece that is
+//! stored promises that everything below it is.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ struct References {
     pieces: HashSet<Hash>,
     /// What each node lists.
     nodes: HashMap<Hash, Vec<Hash>>,
+    /// There is a record that cannot be read: nobody knows what it refers to.
+    unreadable: bool,
 }
 
 /// What becomes of pieces that no event refers to.
@@ -137,7 +140,7 @@ impl Inner {
                 references.take(record.lsn, record.payload);
             }
         }
-        if leftovers == Leftovers::Go {
+        if leftovers == Leftovers::Go && !references.unreadable {
             candidates.extend(references.pieces.drain());
         }
         let gone = references.without(candidates);
@@ -182,6 +185,7 @@ impl References {
             }
             Ok(Record::Event(bytes)) => {
                 let Ok(event) = Event::decode(bytes) else {
+                    self.unreadable = true;
                     return;
                 };
                 if event.stream.kind() != StreamKind::Memory {
@@ -196,7 +200,7 @@ impl References {
                     forgotten.extend(forgotten_by(&event));
                 }
             }
-            Err(_) => {}
+            Err(_) => self.unreadable = true,
         }
     }
 
