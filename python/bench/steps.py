@@ -6,6 +6,7 @@
 | row | what is measured |
 |---|---|
 | `read_only` | one step of a plain agent, which waits for no disk |
+| `idempotent` | the intent is synced, and the outcome of the step before it |
 | `once` | intent and outcome are synced |
 | `strict` | a `read_only` one whose outcome is synced |
 | `… async` | the same in an async agent |
@@ -41,6 +42,11 @@ def look(n: int) -> str:
 
 @dalsegno.tool(effect="once")
 def act(n: int) -> str:
+    return "x" * 100
+
+
+@dalsegno.tool(effect="idempotent")
+def put(n: int) -> str:
     return "x" * 100
 
 
@@ -99,6 +105,16 @@ def acts(count: int) -> None:
 
 
 @dalsegno.agent
+def puts(count: int) -> None:
+    for n in range(count):
+        begun = time.perf_counter()
+        put(n)
+        MARKS.append(time.perf_counter() - begun)
+        if ANCHOR:
+            ANCHOR[0].sync()
+
+
+@dalsegno.agent
 async def looks_async(count: int) -> None:
     for n in range(count):
         begun = time.perf_counter()
@@ -134,7 +150,7 @@ async def long_async(count: int) -> None:
     await aio.signal("more")
 
 
-AGENTS: list[dalsegno.Agent[..., Any]] = [looks, acts, looks_async, acts_async, long, long_async]
+AGENTS: list[dalsegno.Agent[..., Any]] = [looks, puts, acts, looks_async, acts_async, long, long_async]
 
 
 def one_at_a_time(folder: Path, rounds: int) -> dict[str, tuple[list[float], list[float]]]:
@@ -144,6 +160,7 @@ def one_at_a_time(folder: Path, rounds: int) -> dict[str, tuple[list[float], lis
         for row, agent, durability in (
             ("read_only", looks, None),
             ("read_only async", looks_async, None),
+            ("idempotent", puts, None),
             ("strict", looks, "strict"),
             ("once", acts, None),
             ("once async", acts_async, None),

@@ -370,6 +370,8 @@ def checked_place(place: str | os.PathLike[str]) -> str:
     found = os.fspath(place)
     if not isinstance(found, str):
         raise BadUse(f"a store cannot be opened by {type(found).__name__}: give a path as a text, or postgres://…")
+    if any("\ud800" <= char <= "\udfff" for char in found):
+        raise BadUse(f"the path {found!a} is no Unicode: give the store another name")
     if re.match(r"\w[\w+.-]*://", found) and not found.startswith(("postgres://", "postgresql://")):
         raise BadUse(
             f"{found.split('://')[0]}:// is no store: give a folder, or postgres://user:password@host/database"

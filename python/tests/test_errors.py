@@ -269,6 +269,13 @@ def test_an_address_that_is_none_makes_no_folder(place: str, tmp_path: Path, mon
     assert not list(tmp_path.iterdir())
 
 
+def test_a_path_that_is_no_unicode(tmp_path: Path) -> None:
+    for open_it in (dalsegno.open, dalsegno.Remote):
+        with pytest.raises(dalsegno.BadUse, match="is no Unicode: give the store another name"):
+            open_it(f"{tmp_path}/\udcff")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_store_that_is_open_or_closed(opened: Open, tmp_path: object) -> None:
     app = opened(careful)
     with pytest.raises(dalsegno.StoreError):

@@ -198,7 +198,7 @@ impl From<MemoryError> for Error {
             MemoryError::TooLarge { what, size, limit } => {
                 let unit = unit_of(what);
                 Error::usage(format!(
-                    "{what} has {size}{unit}, the limit is {limit}{unit}: cut it into smaller parts"
+                    "{what} has {size}{unit}, the limit is {limit}{unit}: give less at a time"
                 ))
             }
             MemoryError::Moved { .. } | MemoryError::Random(_) => Error::failed(what),
@@ -210,7 +210,7 @@ impl From<MemoryError> for Error {
 /// In what the size of something in a memory is counted.
 fn unit_of(what: &str) -> &'static str {
     match what {
-        "the limit of a search" => " hits",
+        "what a search is to find" => " hits",
         "a list of documents to forget" => " documents",
         "the sources of a document" => " sources",
         "the tags of a document" => " tags",

@@ -72,7 +72,7 @@ pub enum MemoryError {
         at: usize,
     },
     /// Something is larger than it may be.
-    #[error("{what} has {size}, the limit is {limit}: cut it into smaller parts")]
+    #[error("{what} has {size}, the limit is {limit}: give less at a time")]
     TooLarge {
         /// What it is.
         what: &'static str,

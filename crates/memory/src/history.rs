@@ -407,7 +407,7 @@ impl Memory {
         config.check()?;
         let text = query.text.as_deref().unwrap_or_default();
         within("a query", text.len(), QUERY_LIMIT_BYTES)?;
-        within("the limit of a search", query.hits(), HITS_LIMIT)?;
+        within("what a search is to find", query.hits(), HITS_LIMIT)?;
         let asked = Asked::new(config, text);
         let model = config.model.as_deref().filter(|_| query.vector.is_some());
         let hash = config.hash();

@@ -10,8 +10,8 @@ use std::path::Path;
 use dalsegno_store::engine::FORGOTTEN;
 use dalsegno_store::payload;
 use dalsegno_store::{
-    Event, Fields, Kind, LetterRef, LocalStore, NewEvent, NewPayload, Opened, RunQuery, Status,
-    Store, StreamId, StreamKind, Value, field,
+    Event, Fields, Hash, Kind, LetterRef, LocalStore, NewEvent, NewPayload, Opened, Retention,
+    RunQuery, Status, Store, StreamId, StreamKind, Value, field,
 };
 
 mod common;
@@ -165,12 +165,9 @@ fn an_event_of_which_only_the_place_can_be_read_stops_its_run() {
     check_forged("bytes behind the event", &[longer]);
 }
 
-/// Nobody knows which pieces it needs.
-#[test]
-fn what_an_event_needs_that_cannot_be_read_is_not_forgotten_with_something_else() {
-    let folder = Folder::new("any-records");
-    let dir = folder.store();
-    make(&dir);
+/// A store with an event that cannot be read, and pieces that it may need: nobody knows.
+fn with_an_event_that_cannot_be_read(dir: &Path) -> (LocalStore, Vec<Hash>) {
+    make(dir);
     let pieces = payload::split(&[7; 3000], |_| false).pieces;
     let mut records: Vec<Vec<u8>> = pieces
         .iter()
@@ -179,8 +176,15 @@ fn what_an_event_needs_that_cannot_be_read_is_not_forgotten_with_something_else(
     let mut unreadable = record(&event(&run("victim"), 3, Kind::StepIntended));
     unreadable.push(0xff);
     records.push(unreadable);
-    forge(&dir, &records);
-    let store = options().open(&dir).unwrap();
+    forge(dir, &records);
+    let hashes = pieces.iter().map(|piece| piece.hash).collect();
+    (options().open(dir).unwrap(), hashes)
+}
+
+#[test]
+fn what_an_event_needs_that_cannot_be_read_is_not_forgotten_with_something_else() {
+    let folder = Folder::new("any-records");
+    let (store, pieces) = with_an_event_that_cannot_be_read(&folder.store());
     let notes = memory("notes");
     let secret = NewPayload::new("x/y", b"secret".to_vec()).apart();
     let secret = NewEvent::new(Kind::FactConfirmed).with_input(secret);
@@ -191,8 +195,22 @@ fn what_an_event_needs_that_cannot_be_read_is_not_forgotten_with_something_else(
     durable(&store);
     let erased = block_on(store.erase_forgotten(&notes, said_at)).unwrap();
     assert_eq!(erased, 1);
-    let hashes: Vec<_> = pieces.iter().map(|piece| piece.hash).collect();
-    block_on(store.pieces(&hashes)).unwrap();
+    block_on(store.pieces(&pieces)).unwrap();
+}
+
+#[test]
+fn what_an_event_needs_that_cannot_be_read_does_not_go_with_an_old_run() {
+    let folder = Folder::new("any-records");
+    let (store, pieces) = with_an_event_that_cannot_be_read(&folder.store());
+    let everything = Retention {
+        ended_before_us: u64::MAX,
+        archive: false,
+    };
+    let would_go = store.would_retire(&everything).unwrap().records;
+    let retired = store.retire(&everything).unwrap();
+    assert_eq!(retired.runs, [run("done")]);
+    assert_eq!(retired.records_removed, would_go);
+    block_on(store.pieces(&pieces)).unwrap();
 }
 
 #[test]

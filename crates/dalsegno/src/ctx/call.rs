@@ -256,6 +256,8 @@ impl StepCall {
         }
     }
 
+    // What is rare is in boxes of its own: the future of a step is allocated and written for each step, and
+    // after a sync nothing of that is in a cache.
     async fn drive<T, F, Fut>(mut self, id: StepId, mut code: F) -> Result<T>
     where
         T: Serialize + DeserializeOwned + Send,
@@ -271,7 +273,8 @@ impl StepCall {
         if let Some(gate) = &self.gate
             && (!ctx.run.is_begun(&id) || ctx.run.is_to_be_repeated_by_a_fork(&id))
         {
-            approval = ctx.pass(gate, &id, &self.name, input.as_ref()).await?;
+            let passed = Box::pin(ctx.pass(gate, &id, &self.name, input.as_ref()));
+            approval = passed.await?;
         }
         let mut step = Step::new(id.clone(), self.kind, self.effect);
         step.input = input;
@@ -282,7 +285,7 @@ impl StepCall {
             begun = match begun {
                 Err(stopped) => return ctx.frozen(stopped).await,
                 Ok(Begun::Recorded(outcome)) => return ctx.recorded(&id, outcome).await,
-                Ok(Begun::InDoubt(doubt)) => self.settle::<T>(doubt).await,
+                Ok(Begun::InDoubt(doubt)) => Box::pin(self.settle::<T>(doubt)).await,
                 Ok(Begun::Execute(mut ticket)) => {
                     let call = Call::new(&self.ctx.run, &ticket.key, ticket.attempt);
                     // What the closure does before it gives its future may panic, too.
@@ -293,7 +296,7 @@ impl StepCall {
                         Ok(value) => value,
                         Err(failure) => {
                             let failure = failure.at(id.as_str());
-                            begun = self.failed::<T>(ticket, failure).await?;
+                            begun = Box::pin(self.failed::<T>(ticket, failure)).await?;
                             continue;
                         }
                     };

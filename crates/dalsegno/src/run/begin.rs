@@ -446,7 +446,8 @@ impl Run {
         }
         let now_us = self.runtime.now_us();
         let begin = || self.state().under_way += 1;
-        let over = self.ledger.may_begin(self, now_us, begin).await;
+        // Apart: most runs have no limits, and every step would be made larger by it.
+        let over = Box::pin(self.ledger.may_begin(self, now_us, begin)).await;
         let over = over.map_err(|e| self.stop(Stopped::Store(e.to_string())))?;
         let Some(over) = over else {
             return Ok(Some(Counted(Arc::clone(self))));

@@ -9,7 +9,7 @@
 //! 5. `SpaceReclaimed` says that it is done.
 //!
 //! Invariants: nothing that belongs to a stream that has not ended, or to a run that is not named,
-//! is ever removed. No new event refers to a piece from before 2 (`State::pieces_from`), so that
+//! is ever removed; while there is an event that cannot be read, no piece is. No new event refers to a piece from before 2 (`State::pieces_from`), so that
 //! what 3 finds stays true while appends go on. `RunsRetired` repeats which letters were taken last,
 //! because the events that say so may go with their runs.
 
@@ -168,6 +168,20 @@ impl LocalStore {
     }
 }
 
+/// The pieces that stay.
+#[derive(Default)]
+struct Live {
+    pieces: HashSet<Hash>,
+    /// There is an event that cannot be read: any piece may be its.
+    is_unknown: bool,
+}
+
+impl Live {
+    fn contains(&self, piece: &Hash) -> bool {
+        self.is_unknown || self.pieces.contains(piece)
+    }
+}
+
 impl Inner {
     /// The finished runs that are to go.
     fn old_runs(&self, retention: &Retention) -> Result<Vec<StreamId>, StoreError> {
@@ -263,8 +277,8 @@ impl Inner {
         &self,
         segments: &[SegmentInfo],
         retiring: &BTreeSet<StreamId>,
-    ) -> Result<HashSet<Hash>, StoreError> {
-        let mut live = HashSet::new();
+    ) -> Result<Live, StoreError> {
+        let mut live = Live::default();
         for segment in segments {
             let mut reader = self.disk.open_segment(segment.number)?;
             while let Some((_, record)) = reader.next_record()? {
@@ -280,12 +294,19 @@ impl Inner {
         lsn: u64,
         record: &[u8],
         retiring: &BTreeSet<StreamId>,
-        live: &mut HashSet<Hash>,
+        live: &mut Live,
     ) -> Result<(), StoreError> {
-        let Ok(Record::Event(bytes)) = Record::read(lsn, record) else {
-            return Ok(());
+        let bytes = match Record::read(lsn, record) {
+            Ok(Record::Event(bytes)) => bytes,
+            Ok(Record::Piece(..)) => return Ok(()),
+            Err(_) => {
+                live.is_unknown = true;
+                return Ok(());
+            }
         };
         let Ok(event) = Event::decode(bytes) else {
+            let goes = record::peek(lsn, bytes).is_ok_and(|peek| retiring.contains(&peek.stream));
+            live.is_unknown |= !goes;
             return Ok(());
         };
         if retiring.contains(&event.stream) {
@@ -293,7 +314,7 @@ impl Inner {
         }
         for payload in event.payloads() {
             if let Body::Stored { root, .. } = &payload.body {
-                self.mark(*root, live)?;
+                self.mark(*root, &mut live.pieces)?;
             }
         }
         Ok(())

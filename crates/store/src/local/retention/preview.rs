@@ -1,10 +1,10 @@
 //! What retention would do, without doing it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use super::super::record::{self, Record};
 use super::super::{Inner, lock};
-use super::Retention;
+use super::{Live, Retention};
 use crate::error::StoreError;
 use crate::name::StreamId;
 
@@ -41,7 +41,7 @@ impl Inner {
 
     /// The records that only these runs need, and their bytes.
     fn size_of(&self, going: &BTreeSet<StreamId>) -> Result<(u64, u64), StoreError> {
-        let mut live = HashSet::new();
+        let mut live = Live::default();
         let mut reader = self.disk.read_from(self.disk.first_lsn())?;
         while let Some(record) = reader.next_record()? {
             self.mark_event(record.lsn, record.payload, going, &mut live)?;
