@@ -313,7 +313,7 @@ fn numbers_that_are_only_large_are_taken() {
     let mut memory = event(&victim, 5, Kind::StepIntended);
     memory.memory = Some(dalsegno_store::Version {
         sequence: u64::MAX,
-        hash: dalsegno_store::Hash::ZERO,
+        hash: Hash::ZERO,
     });
     forge(&dir, &[record(&late), record(&letter), record(&memory)]);
     let (store, opened) = check_the_rest(&dir);

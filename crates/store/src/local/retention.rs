@@ -170,7 +170,7 @@ impl LocalStore {
 
 /// The pieces that stay.
 #[derive(Default)]
-struct Live {
+pub(super) struct Live {
     pieces: HashSet<Hash>,
     /// There is an event that cannot be read: any piece may be its.
     is_unknown: bool,
