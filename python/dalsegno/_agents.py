@@ -70,7 +70,15 @@ class Agent(Generic[P, R_co]):
 
     def write_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The arguments of a run, as they are recorded."""
-        return self.signature.write(args, kwargs, f"agent {self.name!r}")
+        text = self.signature.write(args, kwargs, f"agent {self.name!r}")
+        try:
+            # What cannot be read is told now: the run could never begin.
+            self.signature.read(text)
+        except NotSerialisable:
+            raise
+        except Exception as e:
+            raise NotSerialisable(f"the input of agent {self.name!r} cannot be read back: {e}") from e
+        return text
 
     def write_result(self, value: Any) -> str:
         """The result of a run, as it is recorded."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._errors import NotSerialisable
-from ._values import Coder, coder, dumps, loads, read_with, type_words, write_with
+from ._values import Coder, coder, loads, read_with, sound, type_words, write_with
 
 
 def name_of(code: Callable[..., Any]) -> str:
@@ -27,6 +27,8 @@ def is_async(code: Callable[..., Any]) -> bool:
 
 def check_function(code: Any, what: str) -> None:
     """Whether it can be made a tool, an agent or a plan step."""
+    if isinstance(code, staticmethod):
+        raise TypeError("a staticmethod is no function: write @staticmethod above, not below")
     if not callable(code):
         named = f"{type(code).__name__} {code!r}" if isinstance(code, (int, str)) else type(code).__name__
         raise TypeError(f"a {named} is no function: only functions can be made {what}")
@@ -53,7 +55,8 @@ def _hinted(code: Callable[..., Any]) -> Callable[..., Any]:
     """Where the hints of something are that can be called."""
     if isinstance(code, functools.partial):
         return _hinted(code.func)
-    return code if inspect.isroutine(code) or inspect.isclass(code) else type(code).__call__
+    is_itself = inspect.isroutine(code) or inspect.isclass(code) or hasattr(code, "__wrapped__")
+    return code if is_itself else type(code).__call__
 
 
 def written(value: Any, what: str) -> str:
@@ -177,9 +180,9 @@ class Signature:
     def _write_several(self, how: Coder, name: str, value: Any) -> str:
         kind = self.signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
-            return dumps([how[0](item) for item in value])
+            return sound([how[0](item) for item in value])
         if kind is inspect.Parameter.VAR_KEYWORD:
-            return dumps({key: how[0](item) for key, item in value.items()})
+            return sound({key: how[0](item) for key, item in value.items()})
         return write_with(how, value)
 
     def read(self, text: str) -> tuple[list[Any], dict[str, Any]]:

@@ -53,7 +53,7 @@ def _make(hint: Any) -> Coder:
 def _class(of: type, args: tuple[Any, ...] = ()) -> Coder:
     if issubclass(of, enum.Enum):
         return _enum(of)
-    if typing.is_typeddict(of):
+    if _is_typeddict(of):
         return _fields(of, _hints(of, args), dict)
     if dataclasses.is_dataclass(of):
         return _dataclass(of, _hints(of, args))
@@ -146,7 +146,7 @@ def _fields(
             coders[name] = coder(hints[name]) if name in hints else PLAIN
         return coders[name]
 
-    if typing.is_typeddict(of):
+    if _is_typeddict(of):
         is_one: Callable[[Any], bool] = lambda value: type(value) is dict and all(map(is_key, value))  # noqa: E731
         items: Callable[[Any], Any] = dict.items
     else:
@@ -192,7 +192,7 @@ def _given(hint: Any, given: dict[Any, Any]) -> Any:
 
 
 def _generic(origin: type, args: tuple[Any, ...]) -> Coder:
-    if dataclasses.is_dataclass(origin):
+    if dataclasses.is_dataclass(origin) or _is_typeddict(origin) or hasattr(origin, "_fields"):
         return _class(origin, args)
     if origin is tuple:
         return _tuple(args)
@@ -298,6 +298,11 @@ def _or_plain(found: Coder, hint: Any) -> Coder:
     return write_either, found[1]
 
 
+def _is_typeddict(of: Any) -> bool:
+    """Also of `typing_extensions`, which `typing` does not know of."""
+    return isinstance(of, type) and issubclass(of, dict) and hasattr(of, "__required_keys__")
+
+
 def _bare(hint: Any) -> Any:
     """A type without what it is of."""
     return typing.get_origin(hint) or hint
@@ -305,4 +310,4 @@ def _bare(hint: Any) -> Any:
 
 def _is_structured(hint: Any) -> bool:
     of = _bare(hint)
-    return isinstance(of, type) and not typing.is_typeddict(of) and coder(hint) is not PLAIN
+    return isinstance(of, type) and not _is_typeddict(of) and coder(hint) is not PLAIN

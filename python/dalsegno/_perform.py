@@ -289,10 +289,9 @@ class StepCall(collections.abc.Coroutine[Any, Any, T], Generic[T]):
         return self._begin().throw(typ, val, tb)
 
     def close(self) -> None:
-        self._frame.execution.unawaited.pop(id(self), None)
         self._step.let_go()
-        if self._made is not None:
-            self._made.close()
+        # Begun, if it was not: whoever awaits it now is told.
+        self._begin().close()
 
     def __await__(self) -> Generator[Any, None, T]:
         if self._made is not None:
@@ -332,6 +331,7 @@ class _Performance:
                 if told is None:
                     self.ear.waiter = self.tasks.waiter()
                     await self.ear.waiter
+                    self.tasks.has_turned()
                     told = step.heard(self.tasks.is_idle())
                     continue
                 self.leave_beside()

@@ -56,7 +56,7 @@ def _other(value: Any) -> Json:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
         return _numpy(value)
-    if isinstance(value, pathlib.PurePath):
+    if isinstance(value, type(pathlib.PurePath())):
         return {"$path": str(value)}
     for of, tag, how in _WRITTEN:
         if isinstance(value, of):
@@ -177,7 +177,7 @@ _READERS: dict[str, Callable[[Json], Any]] = {
     "$decimal": decimal.Decimal,
     "$uuid": uuid.UUID,
     "$complex": lambda parts: complex(read_plain(parts[0]), read_plain(parts[1])),
-    "$path": pathlib.Path,
+    "$path": lambda found: pathlib.Path(read_plain(found)),
     "$ndarray": _read_numpy,
     "$scalar": lambda found: _read_numpy(found)[()],
 }

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -23,6 +24,8 @@ from ._dalsegno import Bell
 from ._frames import PLACE, Execution, Frame
 
 AnyTask = asyncio.Task[Any]
+KEPT_AT_MOST = 0.005
+"""So long (seconds) a loop is kept by steps that wait for the disk only."""
 _GROUP: type | None = getattr(asyncio, "TaskGroup", None)
 
 
@@ -35,6 +38,8 @@ class Tasks:
         self.waiters: weakref.WeakSet[asyncio.Future[None]] = weakref.WeakSet()
         self._execution: Execution | None = None
         self._looks = False
+        self._turned = time.monotonic()
+        """When the loop surely had a turn for others."""
 
     def begin(self, execution: Execution) -> None:
         """Whose tasks these are."""
@@ -48,10 +53,20 @@ class Tasks:
         return made
 
     def is_idle(self) -> bool:
-        """Whether the loop has nothing to do but what it does now: it would go to sleep next."""
+        """Whether the loop would go to sleep next, as far as can be seen, and may be kept for a sync instead.
+
+        What comes from outside, as a timer or a socket, is not seen before it has a turn. So it has one every now and
+        then, also beside steps that never wait.
+        """
         # Private, and there since the beginning of asyncio. A loop without it counts as busy.
         ready = getattr(self.loop, "_ready", None)
-        return ready is not None and len(ready) <= self._looks
+        if ready is None or len(ready) > self._looks:
+            return False
+        return time.monotonic() - self._turned < KEPT_AT_MOST
+
+    def has_turned(self) -> None:
+        """The loop had a turn."""
+        self._turned = time.monotonic()
 
     def look_soon(self) -> None:
         """Something has changed: sees what they wait for, when they have gone on."""

@@ -30,6 +30,7 @@ __all__ = [
     "read",
     "read_with",
     "register_written",
+    "sound",
     "type_words",
     "write",
     "write_and_read",
@@ -67,10 +68,10 @@ def write_with(coder: Coder, value: Any) -> str:
             return _quoted(value)
         if kind is int:
             return repr(value)
-    return _sound(coder[0](value))
+    return sound(coder[0](value))
 
 
-def _sound(found: Json) -> str:
+def sound(found: Json) -> str:
     """JSON that is Unicode, whatever texts are in it: half a character, say, or the name of a file that is none."""
     text = dumps(found)
     if not text.isascii():

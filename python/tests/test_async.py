@@ -95,6 +95,36 @@ async def checkpointed(app: aio.AsyncApp, run: str) -> None:
         await asyncio.sleep(0.005)
 
 
+@dalsegno.tool(effect="idempotent")
+async def put(n: int) -> int:
+    return n
+
+
+@dalsegno.agent
+async def puts_until_others_had_a_turn() -> int:
+    for n in range(20_000):
+        await put(n)  # It never waits for anything but the disk.
+        if len(LOG) >= 30:
+            return n
+    return -1
+
+
+def test_steps_that_wait_for_the_disk_only_let_others_have_a_turn(place: Path) -> None:
+    async def ticks() -> None:
+        while True:
+            await asyncio.sleep(0.001)
+            LOG.append("tick")
+
+    async def main() -> int:
+        async with await aio.open(place, agents=[puts_until_others_had_a_turn]) as app:
+            ticking = asyncio.create_task(ticks())
+            made: int = await app.run(puts_until_others_had_a_turn, "r")
+            ticking.cancel()
+            return made
+
+    assert asyncio.run(main()) >= 0
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_shuffled_tasks_have_the_same_identities(place: Path, seed: int) -> None:
     random.seed(seed)

@@ -374,18 +374,21 @@ def test_a_step_that_is_never_awaited(opened: Open, kept: bool) -> None:
 
 
 @dalsegno.agent
-async def awaits_twice(again: bool) -> int:
+async def awaits_twice(how: str) -> int:
     call = alook(1)
+    if how == "closed":
+        call.close()
     first = await call
-    return await call if again else first
+    return await call if how == "twice" else first
 
 
-def test_a_step_that_is_awaited_twice(opened: Open) -> None:
+@pytest.mark.parametrize("how", ["twice", "closed"])
+def test_a_step_that_is_awaited_twice(opened: Open, how: str) -> None:
     app = opened(awaits_twice)
     with pytest.raises(dalsegno.RunFailed, match="step 'alook' was awaited before: keep what it gave"):
-        app.run(awaits_twice, "r", True)
-    assert app.run(awaits_twice, "s", False) == 1
-    assert LOG == ["alook", "alook"]
+        app.run(awaits_twice, "r", how)
+    assert app.run(awaits_twice, "s", "once") == 1
+    assert LOG == (["alook"] if how == "closed" else ["alook", "alook"])
 
 
 @dalsegno.agent

@@ -269,6 +269,15 @@ def test_an_address_that_is_none_makes_no_folder(place: str, tmp_path: Path, mon
     assert not list(tmp_path.iterdir())
 
 
+@dalsegno.agent
+def walks(where: Path) -> str:
+    return str(where)
+
+
+def test_an_agent_is_given_any_path(opened: Open) -> None:
+    assert opened(walks).run(walks, "r", Path("a\udcff")) == "a\udcff"
+
+
 def test_a_path_that_is_no_unicode(tmp_path: Path) -> None:
     for open_it in (dalsegno.open, dalsegno.Remote):
         with pytest.raises(dalsegno.BadUse, match="is no Unicode: give the store another name"):

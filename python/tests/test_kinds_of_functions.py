@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -161,6 +162,49 @@ def test_tools_and_agents_are_pickled_and_copied_as_functions_are() -> None:
     assert copy.copy(PARTLY) is PARTLY
 
 
+@dataclass
+class Cup:
+    size: int
+
+
+class timed:
+    """As decorators are written that keep something."""
+
+    def __init__(self, code: Any) -> None:
+        functools.update_wrapper(self, code)
+        self.code = code
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.code(*args, **kwargs)
+
+
+@dalsegno.tool(effect="read_only")
+@timed
+def wash(cup: Cup) -> Cup:
+    return cup
+
+
+@dalsegno.tool(effect="read_only")
+def names(*all_of_them: str, **named: str) -> list[str]:
+    return [*all_of_them, *named.values()]
+
+
+@dalsegno.agent
+def washer() -> list[str]:
+    assert wash(Cup(2)) == Cup(2)
+    return names("\udcff.txt", other="\udcfe.txt")
+
+
+def test_hints_and_names_that_are_not_where_they_are_looked_for_first(opened: Open) -> None:
+    app = opened(washer)
+    assert app.run(washer, "r") == ["\udcff.txt", "\udcfe.txt"]
+    assert app.replay("r").same
+
+
+def _one() -> int:
+    return 1
+
+
 def _several() -> Any:
     yield 1
 
@@ -177,8 +221,9 @@ async def _several_async() -> Any:
         (_several_async, "_several_async is a generator"),
         (3, "a int 3 is no function"),
         (classmethod(lambda _: 1), "a classmethod is no function"),
+        (staticmethod(_one), "write @staticmethod above, not below"),
     ],
-    ids=["generator", "async generator", "number", "classmethod"],
+    ids=["generator", "async generator", "number", "classmethod", "staticmethod"],
 )
 def test_what_is_none_of_them_is_told_where_it_is_made(make: Any, code: Any, words: str) -> None:
     with pytest.raises(TypeError, match=words):

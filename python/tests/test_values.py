@@ -56,6 +56,19 @@ class Options(TypedDict, total=False):
     part: Part
 
 
+One = TypeVar("One")
+Other = TypeVar("Other")
+
+
+class Wrapped(typing_extensions.TypedDict, Generic[One]):
+    item: One
+
+
+class Pair(typing_extensions.TypedDict, Generic[One, Other]):
+    key: One
+    item: Other
+
+
 class Order(pydantic.BaseModel):
     id: int
     at: datetime.datetime
@@ -154,6 +167,7 @@ PLAIN: list[Any] = [
     decimal.Decimal("1.10"),
     uuid.UUID(int=5),
     pathlib.PurePosixPath("/a/b"),
+    pathlib.Path("a\udcff"),
     1 + 2j,
     math.inf,
     # Half a character; the name of a file that is no text; and where else that may be.
@@ -186,6 +200,8 @@ HINTED: list[tuple[Any, Any]] = [
     (Box(Part("a"), [Part("b")]), Box[Part]),
     ([Box(Part("a"))], list[Box[Part]]),
     (Counted("a", 7), Counted),
+    ({"item": Part("a")}, Wrapped[Part]),
+    ({"key": Part("a"), "item": Colour.RED}, Pair[Part, Colour]),
     (Derived("a", extra=2), Union[Part, Derived]),
     # What looks like one of another type is not taken for it.
     ("RED", Colour | str),
@@ -290,6 +306,7 @@ class Text(str):
         (Text("x"), "Text would come back as a str"),
         (numpy.array([Odd()]), "array of Python objects"),
         (lambda: None, "function cannot be written"),
+        (pathlib.PureWindowsPath("a\\b"), "PureWindowsPath cannot be written"),
         (numpy.ma.array([1, 2], mask=[False, True]), "MaskedArray would come back as a plain array"),
     ],
 )

@@ -146,6 +146,8 @@ pub(crate) struct RunState {
     active_once: usize,
     /// What is brought to its end, whatever the code does, see `unbroken.rs`.
     unbroken: usize,
+    /// Some of it was not, because the run is to stop: neither the run nor its turn may end.
+    pub(crate) gave_up: bool,
     /// Somebody waits until there is none.
     settling: bool,
     /// Those of them that count for a budget, and whose outcome is not recorded.
@@ -233,6 +235,7 @@ impl Run {
                 outside: 0,
                 active_once: 0,
                 unbroken: 0,
+                gave_up: false,
                 settling: false,
                 under_way: 0,
                 waits: BTreeMap::new(),

@@ -45,6 +45,31 @@ fn events(process: &Process, store: &Arc<Slow>, n: u64) -> Vec<Event> {
     process.now(async move { store.events(&run, 1, 200).await.unwrap() })
 }
 
+/// How many steps of a run were begun, and how many succeeded; all that were begun have an outcome.
+fn begun_and_succeeded(process: &Process, store: &Arc<Slow>, n: u64) -> (usize, usize) {
+    let events = events(process, store, n);
+    let count = |kind: Kind| {
+        let of_kind = events.iter().filter(|event| event.kind == kind);
+        of_kind
+            .filter(|event| event.fields.get(SEEN).is_none())
+            .count()
+    };
+    let intended = count(Kind::StepIntended);
+    let (succeeded, failed) = (count(Kind::StepSucceeded), count(Kind::StepFailed));
+    assert_eq!(succeeded + failed, intended, "r{n}: {events:#?}");
+    (intended, succeeded)
+}
+
+/// How many events a memory has.
+fn version(process: &Process) -> u64 {
+    let app = process.app.clone();
+    let version = process.now(async move {
+        let kitchen = app.memory("kitchen").await.unwrap();
+        kitchen.version().await.unwrap()
+    });
+    version.sequence
+}
+
 /// The code returns at any moment of a write, without waiting for it.
 #[test]
 fn a_write_to_a_memory_is_there_and_its_outcome_is_recorded() {
@@ -80,26 +105,64 @@ fn a_write_to_a_memory_is_there_and_its_outcome_is_recorded() {
     let (mut begun, mut added) = (0, 0);
     for n in 0..RUNS {
         process.end::<()>(&format!("r{n}")).unwrap();
-        let events = events(&process, &store, n);
-        let count = |kind: Kind| {
-            let of_kind = events.iter().filter(|event| event.kind == kind);
-            of_kind
-                .filter(|event| event.fields.get(SEEN).is_none())
-                .count()
-        };
-        let intended = count(Kind::StepIntended);
-        let (succeeded, failed) = (count(Kind::StepSucceeded), count(Kind::StepFailed));
-        assert_eq!(succeeded + failed, intended, "r{n}: {events:#?}");
+        let (intended, succeeded) = begun_and_succeeded(&process, &store, n);
         begun += intended;
         added += succeeded as u64;
     }
     assert!(begun > 60, "{begun} were begun");
+    assert_eq!(version(&process), added);
+}
+
+/// The process closes while writes wait for each other and the code lets go of them: what is under way
+/// is finished, and a write is.
+#[test]
+fn a_process_that_closes_finishes_a_write_that_was_begun() {
+    let (machine, outside) = (Machine::new(), Outside::default());
+    let builder = || {
+        let clock = machine.runtime.clone();
+        let code = move |ctx: Ctx, _: Outside, n: String| {
+            let clock = clock.clone();
+            async move {
+                let n: u64 = n.parse().unwrap();
+                let now_us = clock.now_us();
+                let long = ctx.tool("long").read_only().call(|_| {
+                    let clock = clock.clone();
+                    async move {
+                        clock.sleep_until(now_us + 6_000_000).await;
+                        Ok(())
+                    }
+                });
+                let kitchen = ctx.memory("kitchen");
+                let write = async {
+                    tokio::select! {
+                        _ = kitchen.add(NewDocument::fact(n.to_string())) => {}
+                        () = clock.sleep_until(now_us + 20_000 * n) => {}
+                    }
+                };
+                tokio::join!(long, write).0
+            }
+        };
+        agent(Builder::new(), "a", &outside, code)
+    };
+    let (process, store) = start(&machine, builder());
+    start_all(&machine, &process, &store);
+    process.pass(Duration::from_secs(1));
     let app = process.app.clone();
-    let version = process.now(async move {
-        let kitchen = app.memory("kitchen").await.unwrap();
-        kitchen.version().await.unwrap()
-    });
-    assert_eq!(version.sequence, added);
+    machine.runtime.spawn(Box::pin(async move {
+        app.close_within(Duration::from_secs(30)).await.unwrap();
+    }));
+    process.pass(Duration::from_secs(60));
+    drop((process, store));
+    let (process, store) = start(&machine, builder());
+    process.pass(Duration::from_secs(60));
+    let mut written = 0;
+    for n in 0..RUNS {
+        process.end::<()>(&format!("r{n}")).unwrap();
+        let (begun, _) = begun_and_succeeded(&process, &store, n);
+        written += begun as u64 - 1;
+    }
+    assert!(written > 20, "{written} were written");
+    assert_eq!(version(&process), written);
 }
 
 /// Nothing of a turn is recorded behind its end: nobody would come to it again.

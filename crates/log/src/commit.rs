@@ -217,7 +217,10 @@ impl Shared {
     }
 
     /// Whether who is polled on this thread may keep it for a sync.
-    fn may_lead(&self) -> bool {
+    fn may_lead(&self, queue: &Queue) -> bool {
+        if queue.crowd || queue.turn_requests > 0 {
+            return false;
+        }
         let last = Duration::from_micros(self.last_sync_us.load(Ordering::Relaxed));
         crate::park::may_block_for().is_some_and(|limit| last <= limit)
     }
@@ -228,19 +231,18 @@ impl Shared {
             wait.id = None;
             return Poll::Done(Ok(()));
         }
+        // In a fork nobody would ever answer.
+        if let Err(error) = self.check_ours() {
+            return Poll::Done(Err(error));
+        }
         let mut queue = lock(&self.queue);
         if let Some(result) = self.answer(&queue, wait) {
             self.leave(&mut queue, wait);
             return Poll::Done(result);
         }
         if wait.wants_sync && !queue.taken {
-            // In a fork there is nobody to hand it to.
-            if let Err(error) = self.check_ours() {
-                self.leave(&mut queue, wait);
-                return Poll::Done(Err(error));
-            }
             queue.taken = true;
-            if !self.options.threads || (!queue.crowd && self.may_lead()) {
+            if !self.options.threads || self.may_lead(&queue) {
                 return Poll::YourTurn;
             }
             queue.handed_to_flusher = true;

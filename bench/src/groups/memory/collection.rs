@@ -104,7 +104,7 @@ fn read(path: &Path) -> Result<String, Error> {
 
 fn read_relevance(text: &str) -> Result<HashMap<String, HashMap<String, u32>>, Error> {
     let mut relevance: HashMap<String, HashMap<String, u32>> = HashMap::new();
-    for line in text.lines() {
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let fields: Vec<&str> = line.split('\t').collect();
         let [query, document, grade] = fields[..] else {
             return Err(format!("not a judgement: {line}").into());
@@ -121,10 +121,17 @@ fn read_relevance(text: &str) -> Result<HashMap<String, HashMap<String, u32>>, E
 fn read_texts(path: &Path) -> Result<Vec<Text>, Error> {
     let mut texts = Vec::new();
     for (number, line) in read(path)?.lines().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
         let wrong = |why| format!("{}, line {}: {why}", path.display(), number + 1);
         let line: Value = serde_json::from_str(line).map_err(|e| wrong(e.to_string()))?;
         let field = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
-        let id = field("_id");
+        // Some collections have numbers.
+        let id = match &line["_id"] {
+            Value::Number(number) => number.to_string(),
+            _ => field("_id"),
+        };
         if id.is_empty() {
             return Err(wrong("there is no _id".into()).into());
         }
@@ -167,6 +174,23 @@ mod tests {
         assert!((late.ndcg_at_10 - 0.239_81).abs() < 1e-4, "{late:?}");
         assert_eq!(late.recall_at_100, 0.5);
         assert_eq!(judge(&[]).ndcg_at_10, 0.0);
+    }
+
+    #[test]
+    fn ids_may_be_numbers_and_lines_may_be_blank() {
+        let folder = std::env::temp_dir().join(format!("dalsegno-beir-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("qrels")).unwrap();
+        let put = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+        put(
+            "corpus.jsonl",
+            "{\"_id\": 7, \"text\": \"seven\"}\n\n{\"_id\": \"8\", \"title\": \"\"}\n\n",
+        );
+        put("queries.jsonl", "{\"_id\": 1, \"text\": \"which\"}\n");
+        put("qrels/test.tsv", "query-id\tcorpus-id\tscore\n1\t7\t1\n\n");
+        let collection = Collection::read(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(collection.documents.len(), 2);
+        assert_eq!(collection.judge(&[vec![0]]).ndcg_at_10, 1.0);
     }
 
     #[test]

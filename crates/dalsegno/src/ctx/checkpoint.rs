@@ -97,7 +97,10 @@ impl Ctx {
             return Ok(());
         }
         self.run.replayed(format!("end of turn {turn}")).await;
-        self.run.settled().await;
+        let is_settled = self.run.settled().await;
+        if let Some(stopped) = self.run.stopped().filter(|_| !is_settled) {
+            return self.frozen(stopped).await;
+        }
         let carry = self.run.carry().to_json();
         let session = self.run.state().journal.session.clone();
         let mut fields = Fields::new().with(record::checkpoint::TURN, turn);

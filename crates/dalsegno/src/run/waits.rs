@@ -150,14 +150,16 @@ impl Run {
     }
 
     /// Waits until what was begun and the code let go of is at its end. Nothing of it may be recorded
-    /// behind the end of a turn or of the run. `false` if the run has stopped meanwhile.
+    /// behind the end of a turn or of the run. `false` if the run has stopped meanwhile, or some of it
+    /// was given up for that.
     pub(crate) async fn settled(&self) -> bool {
         let mut has_waited = false;
         std::future::poll_fn(|context| {
             let mut state = self.state();
             state.settling = state.unbroken > 0;
             if !state.settling {
-                return Poll::Ready(!has_waited || state.stopped.is_none());
+                let may_end = state.stopped.is_none() || !(has_waited || state.gave_up);
+                return Poll::Ready(may_end);
             }
             has_waited = true;
             state.wakes(context.waker());

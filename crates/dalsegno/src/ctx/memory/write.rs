@@ -196,9 +196,14 @@ impl RunMemory {
         let mut lost = 0;
         loop {
             let turn = run.memories.turn(&self.name).await;
-            // Whoever is to stop writes nothing more, however many were in front of it.
-            if let Some(stopped) = run.stopped() {
-                return Err(stopped);
+            // Whoever is to stop writes nothing more, however many were in front of it. A process that
+            // closes lets what is begun finish.
+            match run.stopped() {
+                None | Some(Stopped::Closing) => {}
+                Some(stopped) => {
+                    run.state().gave_up = true;
+                    return Err(stopped);
+                }
             }
             let draft = match write.draft(&memory).await {
                 Ok(draft) => draft,
