@@ -8,13 +8,14 @@ import random
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conftest import Open
 
 import dalsegno
 from dalsegno import aio
+from dalsegno._tasks import Tasks
 
 LOG: list[Any] = []
 
@@ -123,6 +124,25 @@ def test_steps_that_wait_for_the_disk_only_let_others_have_a_turn(place: Path) -
             return made
 
     assert asyncio.run(main()) >= 0
+
+
+def test_a_loop_is_kept_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("dalsegno._tasks.time.monotonic", lambda: now)
+
+    class Loop:
+        _ready: collections.deque[Any] = collections.deque()
+
+    tasks = Tasks(cast(asyncio.AbstractEventLoop, Loop()))
+    assert tasks.is_idle()
+    Loop._ready.append("something else to do")
+    assert not tasks.is_idle()
+    Loop._ready.clear()
+    now += 0.01
+    assert not tasks.is_idle()
+    tasks.has_turned()
+    assert tasks.is_idle()
+    assert not Tasks(cast(asyncio.AbstractEventLoop, object())).is_idle()
 
 
 @pytest.mark.parametrize("seed", range(8))
