@@ -7,6 +7,7 @@ import collections
 import random
 import sys
 import time
+import types
 from pathlib import Path
 from typing import Any, cast
 
@@ -130,14 +131,12 @@ def test_a_loop_is_kept_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> No
     now = 100.0
     monkeypatch.setattr("dalsegno._tasks.time.monotonic", lambda: now)
 
-    class Loop:
-        _ready: collections.deque[Any] = collections.deque()
-
-    tasks = Tasks(cast(asyncio.AbstractEventLoop, Loop()))
+    ready: list[str] = []
+    tasks = Tasks(cast(asyncio.AbstractEventLoop, types.SimpleNamespace(_ready=ready)))
     assert tasks.is_idle()
-    Loop._ready.append("something else to do")
+    ready.append("something else to do")
     assert not tasks.is_idle()
-    Loop._ready.clear()
+    ready.clear()
     now += 0.01
     assert not tasks.is_idle()
     tasks.has_turned()
