@@ -145,9 +145,16 @@ fn limits_and_ends_have_their_errors() {
 #[test]
 fn the_last_clone_may_go_inside_a_waker() {
     struct DropsLog(Mutex<Option<Log>>);
+    impl DropsLog {
+        /// Without the lock in hand: who drops the last clone waits for the flusher, which may be about to wake us.
+        fn drop_log(&self) {
+            let log = self.0.lock().unwrap().take();
+            drop(log);
+        }
+    }
     impl Wake for DropsLog {
         fn wake(self: Arc<Self>) {
-            drop(self.0.lock().unwrap().take());
+            self.drop_log();
         }
     }
     let dir = folder("waker");
@@ -167,7 +174,7 @@ fn the_last_clone_may_go_inside_a_waker() {
             Err(OpenError::Locked { .. }) if std::time::Instant::now() < patience => {
                 // Ready at once: nobody was woken, so it is ours to drop.
                 if durable.as_mut().poll(context).is_ready() {
-                    drop(waker.0.lock().unwrap().take());
+                    waker.drop_log();
                 }
                 std::thread::yield_now();
             }
