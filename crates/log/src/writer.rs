@@ -314,7 +314,13 @@ impl Writer {
         let Some(active) = &mut self.active else {
             return Ok(());
         };
-        let path = segment::path(&self.dir, active.number);
+        let (dir, number) = (&self.dir, active.number);
+        // The path is made only to be said: this is done for every group.
+        let failed = |what: &'static str| {
+            move |e: io::Error| {
+                WriteError::Fatal(IoFailure::new(what, &segment::path(dir, number), e))
+            }
+        };
         let stamp = Stamp {
             seed: active.seed,
             offset: active.offset,
@@ -325,7 +331,7 @@ impl Writer {
         active
             .file
             .write_full(frames, active.offset)
-            .map_err(|e| WriteError::Fatal(IoFailure::new("write to", &path, e)))?;
+            .map_err(failed("write to"))?;
         self.used = true;
         active.offset += frames.len() as u64;
         active.chain = chain;
@@ -337,7 +343,7 @@ impl Writer {
             active
                 .file
                 .truncate(active.offset)
-                .map_err(|e| WriteError::Fatal(IoFailure::new("truncate", &path, e)))?;
+                .map_err(failed("truncate"))?;
         }
         let skip = self.mutant.breaks(Rule::AcknowledgeAfterSync)
             || sealing && self.mutant.breaks(Rule::SealBeforeNext);
@@ -349,7 +355,7 @@ impl Writer {
         if synced.is_err() && self.mutant.breaks(Rule::FailedSyncIsFinal) {
             synced = active.file.sync();
         }
-        synced.map_err(|e: io::Error| WriteError::Fatal(IoFailure::new("sync", &path, e)))?;
+        synced.map_err(failed("sync"))?;
         self.times.add(started.elapsed(), frames.len());
         Ok(())
     }

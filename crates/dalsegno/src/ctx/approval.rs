@@ -197,7 +197,7 @@ impl Ctx {
         name: &str,
         shown: Option<&NewPayload>,
     ) -> Result<Asked> {
-        self.run.replayed(format!("approval {id}")).await;
+        self.run.replayed(|| format!("approval {id}")).await;
         let hash = self.approval_hash(id, name, shown);
         let known = {
             let state = self.run.state();

@@ -74,7 +74,7 @@ impl Ctx {
             if ctx.outcome(&id).await.is_some() {
                 return Ok(());
             }
-            ctx.run.replayed(format!("checkpoint {id}")).await;
+            ctx.run.replayed(|| format!("checkpoint {id}")).await;
             let done = record::succeeded(&id, StepKind::Checkpoint, None);
             let events = vec![resource.released(), done];
             ctx.settle(&id, StepKind::Checkpoint, events).await
@@ -96,7 +96,7 @@ impl Ctx {
         if self.is_redone(turn) {
             return Ok(());
         }
-        self.run.replayed(format!("end of turn {turn}")).await;
+        self.run.replayed(|| format!("end of turn {turn}")).await;
         let is_settled = self.run.settled().await;
         if let Some(stopped) = self.run.stopped().filter(|_| !is_settled) {
             return self.frozen(stopped).await;
@@ -169,7 +169,7 @@ impl CheckpointCall {
             ctx.same_content(&id, Some(&state)).await;
             return ctx.recorded(&id, outcome).await;
         }
-        ctx.run.replayed(format!("checkpoint {id}")).await;
+        ctx.run.replayed(|| format!("checkpoint {id}")).await;
         if ctx.run.is_replay() {
             return ctx.frozen(Stopped::EndOfRecord).await;
         }

@@ -78,7 +78,7 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
             .await;
         let known = ctx.run.state().journal.steps.contains_key(&id);
         if !known {
-            ctx.run.replayed(format!("child {id}")).await;
+            ctx.run.replayed(|| format!("child {id}")).await;
             self.start(&ctx, &id).await?;
         }
         let wait = Wait {

@@ -151,7 +151,7 @@ impl Conversation {
                 return ctx.frozen(Stopped::Attention(attention)).await;
             }
             None => {
-                ctx.run.replayed(format!("message {id}")).await;
+                ctx.run.replayed(|| format!("message {id}")).await;
                 let said = record::succeeded(&id, StepKind::Message, Some(message.clone()));
                 ctx.settle(&id, StepKind::Message, vec![said]).await?;
             }

@@ -60,7 +60,7 @@ impl Ctx {
                 ctx.same_decision(&id, &outcome, encode(&value)).await;
                 return ctx.recorded(&id, outcome).await;
             }
-            ctx.run.replayed(format!("decision {id}")).await;
+            ctx.run.replayed(|| format!("decision {id}")).await;
             let written = encode_and_read(&value).map_err(|failure| failure.at(id.as_str()));
             let (output, value) = written?;
             let event = step_event(Kind::DecisionCommitted, &id, StepKind::Decision);
@@ -88,7 +88,7 @@ impl Ctx {
                 ctx.same_content(&id, value.as_ref().ok()).await;
                 return Ok(());
             }
-            ctx.run.replayed(format!("event {id}")).await;
+            ctx.run.replayed(|| format!("event {id}")).await;
             let value = value.map_err(|failure| failure.at(id.as_str()))?;
             let event = step_event(Kind::User(kind), &id, StepKind::Event);
             let events = vec![event.with_input(value)];
@@ -140,7 +140,7 @@ impl Ctx {
         if let Some(outcome) = self.outcome(&id).await {
             return self.recorded(&id, outcome).await;
         }
-        self.run.replayed(format!("value {id}")).await;
+        self.run.replayed(|| format!("value {id}")).await;
         let value = make(self);
         let output = encode(&value)?;
         let mut step = Step::new(id.clone(), StepKind::Value, Effect::ReadOnly);

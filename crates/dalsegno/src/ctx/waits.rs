@@ -29,7 +29,7 @@ impl Ctx {
                 state.journal.steps.contains_key(&id)
             };
             if !known {
-                ctx.run.replayed(format!("sleep {id}")).await;
+                ctx.run.replayed(|| format!("sleep {id}")).await;
                 ctx.set_timer(&id, id.as_str(), time).await?;
             }
             let due_us = ctx.run.state().journal.timers.get(id.as_str()).copied();
@@ -80,7 +80,7 @@ impl Ctx {
             if let Some(outcome) = ctx.outcome(&id).await {
                 return ctx.recorded(&id, outcome).await;
             }
-            ctx.run.replayed(format!("send-signal {id}")).await;
+            ctx.run.replayed(|| format!("send-signal {id}")).await;
             let fields = Fields::new()
                 .with(record::signal::NAME, name)
                 .with(record::signal::FROM, ctx.run.id().to_string());
@@ -156,7 +156,7 @@ impl<T: DeserializeOwned + Send> SignalWait<T> {
                 outcome => ctx.recorded(&id, outcome).await.map(Some),
             };
         }
-        ctx.run.replayed(format!("signal {id}")).await;
+        ctx.run.replayed(|| format!("signal {id}")).await;
         let timer = format!("{id}!timeout");
         let mut due_us = None;
         if let Some(time) = time {

@@ -203,7 +203,7 @@ impl Run {
             }
             Found::Doubt { .. } if self.is_replay() => Err(self.stop(Stopped::EndOfRecord)),
             Found::Doubt { attempt, begun_us } => {
-                self.replayed(format!("{} {}", step.kind, step.id)).await;
+                self.replayed(|| format!("{} {}", step.kind, step.id)).await;
                 Ok(Ahead::InDoubt(Doubt {
                     _active: Some(Active::new(self)),
                     attempt,
@@ -219,13 +219,13 @@ impl Run {
             } => {
                 // A plan step has no effect of its own, and what it holds is still to be come to.
                 if step.kind != StepKind::PlanStep {
-                    self.replayed(format!("{} {}", step.kind, step.id)).await;
+                    self.replayed(|| format!("{} {}", step.kind, step.id)).await;
                 }
                 self.wait_for_retry(&step, not_before_us).await?;
                 Ok(Ahead::Intend(step, attempt))
             }
             Found::Nothing => {
-                self.replayed(format!("{} {}", step.kind, step.id)).await;
+                self.replayed(|| format!("{} {}", step.kind, step.id)).await;
                 Ok(Ahead::Intend(step, 1))
             }
         }

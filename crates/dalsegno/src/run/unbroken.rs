@@ -19,7 +19,8 @@ pub(crate) struct Unbroken<T: Send + 'static> {
     runtime: Arc<dyn Runtime>,
     /// What has not been looked at yet.
     work: Option<BoxFuture<'static, T>>,
-    told: Arc<Mutex<Told<T>>>,
+    /// Made when a task does it: most of the time it is done at once.
+    told: Option<Arc<Mutex<Told<T>>>>,
 }
 
 /// What the task says to who waits for it.
@@ -36,15 +37,16 @@ impl<T: Send + 'static> Unbroken<T> {
         Unbroken {
             runtime: Arc::clone(runtime),
             work: Some(Box::pin(work)),
-            told: Arc::new(Mutex::new(Told {
-                result: None,
-                waker: None,
-            })),
+            told: None,
         }
     }
 
-    fn hand_over(&self, work: BoxFuture<'static, T>) {
-        let told = Arc::clone(&self.told);
+    fn hand_over(&mut self, work: BoxFuture<'static, T>) {
+        let told = Arc::new(Mutex::new(Told {
+            result: None,
+            waker: None,
+        }));
+        self.told = Some(Arc::clone(&told));
         self.runtime.spawn(Box::pin(async move {
             let result = CatchPanic::new(work).await;
             let waker = {
@@ -67,7 +69,11 @@ impl<T: Send + 'static> Future for Unbroken<T> {
             }
             self.hand_over(work);
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(told) = &self.told else {
+            // It was done when it was first looked at, and nobody looks again.
+            return Poll::Pending;
+        };
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
         match told.result.take() {
             Some(Ok(result)) => Poll::Ready(result),
             Some(Err(panic)) => {

@@ -138,7 +138,7 @@ impl Run {
     }
 
     /// Waits until the code has come to everything that is recorded, and has seen it.
-    pub(crate) async fn replayed(self: &Arc<Self>, what: String) {
+    pub(crate) async fn replayed(self: &Arc<Self>, what: impl FnOnce() -> String) {
         let has_seen_all = |state: &mut RunState| {
             let journal = &state.journal;
             journal.remaining == 0 && journal.unseen == 0
@@ -146,7 +146,7 @@ impl Run {
         if has_seen_all(&mut self.state()) {
             return;
         }
-        self.park(what, has_seen_all).await;
+        self.park(what(), has_seen_all).await;
     }
 
     /// Waits until what was begun and the code let go of is at its end. Nothing of it may be recorded
