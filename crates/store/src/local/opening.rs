@@ -21,7 +21,7 @@ use super::leases::Leases;
 use super::letters::Boxes;
 use super::options::Options;
 use super::recent::{Gathered, Recent};
-use super::record::{self, Record};
+use super::record::{self, Peek, Record};
 use super::snapshots::{self, Snapshot};
 use super::watch::Watch;
 use super::{Core, Inner, LocalStore};
@@ -214,11 +214,20 @@ impl Core {
         while let Some(record) = reader.next_record()? {
             let lsn = record.lsn;
             let found = Record::read(lsn, record.payload);
+            let peek = match &found {
+                Ok(Record::Event(bytes)) => {
+                    record::peek_named(lsn, bytes, |text| gathered.name(text)).ok()
+                }
+                _ => None,
+            };
             if lsn > self.applied {
                 applied += 1;
                 self.applied = lsn;
                 if odd.len() < NOTICES_LIMIT {
-                    odd.extend(out_of_place(&self.state, lsn, &found));
+                    odd.extend(
+                        peek.as_ref()
+                            .and_then(|peek| out_of_place(&self.state, lsn, peek)),
+                    );
                 }
                 match apply(&mut self.state, lsn, &found) {
                     Err(e) if notices.len() < NOTICES_LIMIT => notices.push(e.to_string()),
@@ -226,7 +235,7 @@ impl Core {
                 }
             }
             if lsn > taken {
-                self.remember(lsn, &found, gathered);
+                self.remember(lsn, &found, peek, gathered);
             }
         }
         Ok(applied)
@@ -236,35 +245,25 @@ impl Core {
         &mut self,
         lsn: u64,
         record: &Result<Record<'_>, StoreError>,
+        peek: Option<Peek>,
         gathered: &mut Gathered,
     ) {
-        match record {
-            Ok(Record::Piece(hash, bytes)) => {
+        match (record, peek) {
+            (Ok(Record::Piece(hash, bytes)), _) => {
                 // In the order of the log.
                 self.recent.take_in(gathered);
                 self.recent.piece(lsn, *hash, Arc::from(*bytes));
             }
-            Ok(Record::Event(bytes)) => {
-                let peek = record::peek_named(lsn, bytes, |text| gathered.name(text));
-                if let Ok(peek) = peek {
-                    self.recent.gather(gathered, lsn, peek, bytes);
-                }
+            (Ok(Record::Event(bytes)), Some(peek)) => {
+                self.recent.gather(gathered, lsn, peek, bytes);
             }
-            Err(_) => {}
+            _ => {}
         }
     }
 }
 
-/// Says so if a record holds an event that does not follow the one before it in its stream.
-fn out_of_place(
-    state: &State,
-    lsn: u64,
-    record: &Result<Record<'_>, StoreError>,
-) -> Option<(StreamId, String)> {
-    let Ok(Record::Event(bytes)) = record else {
-        return None;
-    };
-    let peek = record::peek(lsn, bytes).ok()?;
+/// Says so if an event does not follow the one before it in its stream.
+fn out_of_place(state: &State, lsn: u64, peek: &Peek) -> Option<(StreamId, String)> {
     let head = state.streams.get(&peek.stream).map(|stream| stream.head);
     let expected = head.map_or(1, |head| head.sequence.saturating_add(1));
     if peek.sequence == expected {
@@ -274,7 +273,7 @@ fn out_of_place(
     let expected = format!("event {expected} of {}", peek.stream);
     let found = format!("event {}", peek.sequence);
     let notice = StoreError::damaged(what, expected, found).to_string();
-    Some((peek.stream, notice))
+    Some((peek.stream.clone(), notice))
 }
 
 /// Applies one record of the log to a state. An error says what could not be read; the state has

@@ -73,7 +73,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults: strict durability, segments of 16 MiB, a snapshot every 4 MiB of log or
+    /// The defaults: strict durability, segments of 16 MiB, a snapshot every 1 MiB of log or
     /// minute with events.
     pub fn new() -> Options {
         Options {
@@ -82,7 +82,7 @@ impl Options {
             clock: Clock(Arc::new(system_now_us)),
             limits: Limits::default(),
             segment_bytes: 16 << 20,
-            snapshot_bytes: 4 << 20,
+            snapshot_bytes: 1 << 20,
             snapshot_every: Duration::from_secs(60),
             threads: true,
             create: true,
