@@ -153,9 +153,10 @@ class Signature:
         if not kwargs and len(args) == self._plain_count:
             # As most calls are: nothing has to be found out about them again.
             try:
-                ready = self._ready or self._make_ready()
-                parts = [begin + write_with(how, value) for (begin, how), value in zip(ready, args, strict=True)]
-                return "{" + ",".join(parts) + "}"
+                text = ""
+                for (begin, how), value in zip(self._ready or self._make_ready(), args, strict=True):
+                    text += begin + write_with(how, value)
+                return text + "}"
             except Exception:
                 pass  # It is said below of which argument.
         written = []
@@ -174,8 +175,10 @@ class Signature:
         return "{" + ",".join(written) + "}"
 
     def _make_ready(self) -> list[tuple[str, Coder]]:
-        self._ready = [(f'"{name}":', self.coder(name)) for name in self._places]
-        return self._ready
+        before = ["{"] + [","] * len(self._places)
+        ready = [(f'{sign}"{name}":', self.coder(name)) for sign, name in zip(before, self._places, strict=False)]
+        self._ready = ready
+        return ready
 
     def _write_several(self, how: Coder, name: str, value: Any) -> str:
         kind = self.signature.parameters[name].kind

@@ -10,13 +10,13 @@ scheduling can change them.
 from __future__ import annotations
 
 import asyncio
-import threading
 import weakref
 from contextvars import ContextVar
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from ._dalsegno import Call, Ctx
-from ._errors import BadUse, Unwind
+from ._errors import BadUse
 
 if TYPE_CHECKING:
     from ._tasks import Tasks
@@ -59,7 +59,7 @@ class Frame:
     def __init__(self, execution: Execution, ctx: Ctx, stray: str | None = None) -> None:
         self.execution = execution
         self.ctx = ctx
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._task: weakref.ref[asyncio.Task[object]] | None = None
         self._stray = stray
 
@@ -72,23 +72,25 @@ class Frame:
         execution = self.execution
         if execution.problem is not None:
             raise execution.problem
-        if self._thread != threading.get_ident():
+        if self._thread != get_ident():
             raise BadUse(
                 f"run {self.ctx.run!r} is used from another thread than its own: do it in the agent itself, or make "
                 "the agent async and use tasks, or dalsegno.to_thread for a plain tool"
             )
         if execution.tasks is not None:
-            task = asyncio.current_task()
-            if self._task is None and task is not None:
-                self.belongs_to(task)
-            elif self._task is None or self._task() is not task:
-                raise BadUse(self._stray or self._elsewhere())
-            if self.ctx.is_left:
-                raise asyncio.CancelledError(f"run {self.ctx.run!r} was left")
-        elif self.ctx.is_left:
-            raise Unwind(f"run {self.ctx.run!r} was left")
+            self._check_task()
         if self._stray:
             raise BadUse(self._stray)
+
+    def _check_task(self) -> None:
+        task = asyncio.current_task()
+        if self._task is None and task is not None:
+            self.belongs_to(task)
+        elif self._task is None or self._task() is not task:
+            raise BadUse(self._stray or self._elsewhere())
+        # A plain agent is told so by the step that it makes.
+        if self.ctx.is_left:
+            raise asyncio.CancelledError(f"run {self.ctx.run!r} was left")
 
     def _elsewhere(self) -> str:
         return (

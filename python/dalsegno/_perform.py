@@ -61,31 +61,36 @@ def happened(result: Any = None) -> Probe:
 class Body:
     """What a step does, if it is to be done."""
 
+    name: str
+    effect = ""
+    """Of a tool; nothing for other steps."""
+    not_done: tuple[type[BaseException], ...] = ()
+    beside = False
+    """On another thread, or in another task: so that it can be left when it takes too long."""
+    raised: BaseException | None = None
+    _written: tuple[str, Any] | None = None
+
     def __init__(
         self,
         name: str,
-        code: Callable[[Call | None], Any] | None = None,
+        code: Callable[[], Any] | None = None,
         *,
         hint: Any = Any,
         signature: Signature | None = None,
-        probe: Callable[[Call], Any] | None = None,
-        not_done: tuple[type[BaseException], ...] = (),
-        beside: bool = False,
-        effect: str = "",
     ) -> None:
         self.name = name
         self.code = code
         self.hint = hint
         self.signature = signature
         """Of what its result is, if it is a function's."""
-        self.probe = probe
-        self.not_done = not_done
-        self.effect = effect
-        """Of a tool; nothing for other steps."""
-        self.beside = beside
-        """On another thread, or in another task: so that it can be left when it takes too long."""
-        self.raised: BaseException | None = None
-        self._written: tuple[str, Any] | None = None
+
+    def do(self, call: Call) -> Any:
+        """Does it."""
+        return None if self.code is None else self.code()
+
+    def probe(self, call: Call) -> Any:
+        """Asks whether it happened."""
+        raise AssertionError("only a tool has a probe")
 
     def result(self, text: str) -> Any:
         """What the code sees of a result."""
@@ -112,14 +117,14 @@ class Body:
             raise NotSerialisable(f"it gave a {what}, which cannot be recorded: {e}") from e
         return self._written[0]
 
-    def ended(self, step: Step, asked: int, value: Any) -> None:
-        """The function has returned."""
+    def ended(self, step: Step, asked: int, value: Any, hears: bool) -> tuple[Any, ...] | None:
+        """The function has returned; who `hears` is told at once what becomes of that, if it waits for no loop."""
         try:
             text = self.write(value)
         except NotSerialisable as e:
             step.failed(asked, failure_of(e))
-        else:
-            step.done(asked, text)
+            return None
+        return step.done(asked, text, hears)
 
     def failed(self, step: Step, asked: int, error: Exception) -> None:
         """The function has raised."""
@@ -180,40 +185,37 @@ def perform(frame: Frame, step: Step, body: Body, told: tuple[Any, ...] | None =
             raise Unwind(f"run {frame.ctx.run!r} was left")
         if body.beside and what != "inside":
             context = contextvars.copy_context()
-            _threads.run(functools.partial(context.run, _answer, frame, step, body, told))
+            _threads.run(functools.partial(context.run, _answer, frame, step, body, told, False))
+            told = None
         else:
-            _answer(frame, step, body, told)
-        told = None
+            told = _answer(frame, step, body, told, True)
 
 
-def _answer(frame: Frame, step: Step, body: Body, told: tuple[Any, ...]) -> None:
-    """Does what the core asks for, on this thread."""
-    what, asked, given = told
-    inside = Frame(frame.execution, given) if what == "inside" else InStep(given)
-    token = PLACE.set(inside)
+def _answer(frame: Frame, step: Step, body: Body, told: tuple[Any, ...], hears: bool) -> tuple[Any, ...] | None:
+    """Does what the core asks for, on this thread. What is heard then, if anything is."""
+    what, asked, given = told[0], told[1], told[2]
+    token = PLACE.set(Frame(frame.execution, given) if what == "inside" else InStep(given))
     try:
-        code = body.probe if what == "probe" else body.code
-        watch = _watch.WATCH
-        if code is None:
-            value = None
-        elif watch is not None and what == "execute":
-            value = watch.call(body.name, body.effect, given, functools.partial(code, given))
+        if what == "probe":
+            value = body.probe(given)
+        elif _watch.WATCH is not None and what == "execute":
+            value = _watch.WATCH.call(body.name, body.effect, given, functools.partial(body.do, given))
         else:
-            value = code(given)
+            value = body.do(given)
     except Exception as e:
         body.failed(step, asked, e)
+        return None
     except Unwind:
         raise
     except BaseException as e:
         interrupted(frame.execution, body.name, e)
         raise
-    else:
-        if what == "probe":
-            body.probed(step, asked, value)
-        else:
-            body.ended(step, asked, value)
     finally:
         PLACE.reset(token)
+    if what == "probe":
+        body.probed(step, asked, value)
+        return None
+    return body.ended(step, asked, value, hears)
 
 
 # --- In an event loop --------------------------------------------------------------------------------
@@ -377,14 +379,13 @@ class _Performance:
         body, step = self.body, self.step
         token = PLACE.set(place)
         try:
-            code = body.probe if what == "probe" else body.code
             watch = _watch.WATCH
-            if code is None:
-                value = None
+            if what == "probe":
+                value = body.probe(given)
             elif watch is not None and what == "execute":
-                value = watch.call_async(body.name, body.effect, given, functools.partial(code, given))
+                value = watch.call_async(body.name, body.effect, given, functools.partial(body.do, given))
             else:
-                value = code(given)
+                value = body.do(given)
             if asyncio.iscoroutine(value) or isinstance(value, collections.abc.Awaitable):
                 value = await value
         except Exception as e:
@@ -398,7 +399,7 @@ class _Performance:
             if what == "probe":
                 body.probed(step, asked, value)
             else:
-                body.ended(step, asked, value)
+                body.ended(step, asked, value, False)
         finally:
             PLACE.reset(token)
 

@@ -228,5 +228,5 @@ class PlanStep(Generic[P, R_co]):
         if (found.execution.tasks is not None) is not self.is_async:
             now, wanted = ("async", "plain") if self.is_async else ("plain", "async")
             raise BadUse(f"plan step {self.name!r} is {now}, and agent {found.execution.agent!r} is {wanted}")
-        body = Body(self.name, lambda _: self.code(*args, **kwargs), signature=self.signature)
+        body = Body(self.name, lambda: self.code(*args, **kwargs), signature=self.signature)
         return cast(R_co, make(found, body, lambda ctx, hear: ctx.plan(self.name, hear)))

@@ -13,7 +13,7 @@ from ._calls import Signature, check_function, is_async, name_of, wants_key
 from ._dalsegno import Call, Manner
 from ._errors import BadUse, NotSerialisable
 from ._frames import PLACE, InStep, frame
-from ._perform import Body, Ear, Probe, StepCall, perform, result_of
+from ._perform import UNKNOWN, Body, Ear, Probe, StepCall, perform, result_of
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -122,34 +122,17 @@ class Tool(Generic[P, R_co]):
         except TypeError as e:
             raise TypeError(f"{self.name}: {e}") from None
 
-        def execute(call: Call | None) -> Any:
-            if self.wants_key and call is not None:
-                return code(*args, **{**kwargs, "key": call.key})
-            return code(*args, **kwargs)
-
-        def body() -> Body:
-            probe = self.probe
-            return Body(
-                self.name,
-                execute,
-                signature=self.signature,
-                probe=None if probe is None else lambda call: _ask(probe, call, args, kwargs),
-                not_done=self.not_done,
-                beside=self.timeout is not None,
-                effect=self.effect,
-            )
-
-        # If it is recorded, nothing has to be made ready to do it.
         tasks = found.execution.tasks
         if tasks is not None:
             ear = Ear(tasks)
             step = found.ctx.call(self.name, self.manner, written, ear)
+            # If it is recorded, nothing has to be made ready to do it.
+            body = functools.partial(_Doing, self, args, kwargs, code)
             return StepCall(found, self.name, step, ear, self.signature.result, body, None)
-        step = found.ctx.call(self.name, self.manner, written, None)
-        told = step.hear()
+        told = found.ctx.call_here(self.name, self.manner, written)
         if told[0] == "done":
             return result_of(found, self.name, self.signature.result, told[1])
-        return perform(found, step, body(), told)
+        return perform(found, told[-1], _Doing(self, args, kwargs, code), told)
 
     @overload
     def __get__(self, instance: None, owner: type, /) -> Tool[P, R_co]: ...
@@ -167,6 +150,26 @@ class Tool(Generic[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<dalsegno {'model' if self.is_model else 'tool'} {self.name} ({self.effect})>"
+
+
+class _Doing(Body):
+    """One call of a tool, to be done."""
+
+    def __init__(
+        self, tool: Tool[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], code: Callable[..., Any]
+    ) -> None:
+        self.tool, self.args, self.kwargs, self.code = tool, args, kwargs, code
+        self.name, self.effect, self.signature = tool.name, tool.effect, tool.signature
+        self.not_done, self.beside = tool.not_done, tool.timeout is not None
+
+    def do(self, call: Call) -> Any:
+        if self.tool.wants_key:
+            return self.code(*self.args, **{**self.kwargs, "key": call.key})
+        return self.code(*self.args, **self.kwargs)
+
+    def probe(self, call: Call) -> Any:
+        probe = self.tool.probe
+        return UNKNOWN if probe is None else _ask(probe, call, self.args, self.kwargs)
 
 
 def _ask(probe: Callable[..., Any], call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ use dalsegno::{
     Answer, BoxFuture, Ctx, Effect, Gate, IfChanged, Resource, Result, Retry, Turn, binding,
 };
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -110,10 +111,8 @@ impl PyCtx {
     {
         self.check(py)?;
         let link = Link::new(&self.port, hear, has_limit);
-        let made = make(&link);
-        let told = Arc::clone(&link);
-        let future = Box::pin(async move { told.ended(made.await) });
-        Ok(PyStep::new(link, future))
+        let making = make(&link);
+        Ok(PyStep::new(link, making))
     }
 }
 
@@ -278,6 +277,18 @@ impl PyCtx {
                 async move { link.execute(call).await }
             }))
         })
+    }
+
+    /// The same in a plain agent, and what there is to hear of it; the step is the last item of that, if it is
+    /// to be done.
+    fn call_here<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        manner: &Manner,
+        input: &str,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        self.call(py, name, manner, input, None)?.hear_first(py)
     }
 
     /// A part of the plan, with steps of its own.

@@ -51,6 +51,9 @@ pub enum Told {
     Unwind,
 }
 
+/// A step of the library's, being made.
+pub type Making = BoxFuture<'static, Result<Box<RawValue>>>;
+
 /// What Python answers.
 pub enum Answer {
     Done(Result<Box<RawValue>>),
@@ -65,7 +68,7 @@ pub struct Link {
     /// It races with a time, which the driver has to be woken by.
     has_limit: bool,
     /// The library's step, until it has ended or the run was left.
-    step: Mutex<Option<BoxFuture<'static, ()>>>,
+    step: Mutex<Option<Making>>,
     state: Mutex<State>,
     told: Condvar,
 }
@@ -141,26 +144,30 @@ impl Link {
         self.told.notify_all();
     }
 
-    fn step(&self) -> MutexGuard<'_, Option<BoxFuture<'static, ()>>> {
+    fn step(&self) -> MutexGuard<'_, Option<Making>> {
         self.step.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is to be polled. To be dropped without a lock of ours: that looks at the run.
-    pub fn take(&self) -> Option<BoxFuture<'static, ()>> {
+    pub fn take(&self) -> Option<Making> {
         self.step().take()
     }
 
-    /// Polls the step, once.
-    pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+    /// Polls the step, once. When it has ended, says what it came to.
+    pub fn poll(self: &Arc<Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut step = self.step();
         let polled = match step.as_mut() {
-            Some(future) => future.as_mut().poll(context),
-            None => Poll::Ready(()),
+            Some(making) => making.as_mut().poll(context),
+            None => return Poll::Ready(()),
         };
-        let ended = polled.is_ready().then(|| step.take());
+        let Poll::Ready(ended) = polled else {
+            return Poll::Pending;
+        };
+        let made = step.take();
         drop(step);
-        drop(ended);
-        polled
+        drop(made);
+        self.tell(Told::Ended(ended));
+        Poll::Ready(())
     }
 
     /// Polls the step on the thread of the code, which may be kept for a sync of about so long.
@@ -322,11 +329,6 @@ impl Link {
         }
     }
 
-    /// Says what the step came to.
-    pub fn ended(self: &Arc<Self>, ended: Result<Box<RawValue>>) {
-        self.tell(Told::Ended(ended));
-    }
-
     fn answer(&self, asked: u64, answer: Answer) {
         {
             let mut state = self.state();
@@ -376,9 +378,22 @@ pub struct PyStep {
 }
 
 impl PyStep {
-    pub fn new(link: Arc<Link>, future: BoxFuture<'static, ()>) -> PyStep {
-        *link.step() = Some(future);
+    pub fn new(link: Arc<Link>, making: Making) -> PyStep {
+        *link.step() = Some(making);
         PyStep { link }
+    }
+
+    /// Hears of it for the first time; the step is the last item, if there is more to hear of it.
+    pub fn hear_first(self, py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+        match py.detach(|| self.link.next()) {
+            Told::Execute(asked, call) => {
+                (intern!(py, "execute"), asked, PyCall(call), self).into_pyobject(py)
+            }
+            Told::Probe(asked, call) => {
+                (intern!(py, "probe"), asked, PyCall(call), self).into_pyobject(py)
+            }
+            told => self.to_python(py, told),
+        }
     }
 }
 
@@ -419,7 +434,7 @@ impl PyCall {
 #[pymethods]
 impl PyStep {
     /// What there is to hear, waiting for it: a tuple whose first item says what it is. Begins it first.
-    fn hear<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    pub fn hear<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let told = py.detach(|| self.link.next());
         self.to_python(py, told)
     }
@@ -431,11 +446,17 @@ impl PyStep {
         told.map(|told| self.to_python(py, told)).transpose()
     }
 
-    /// What it was to do is done, and this is its result.
-    fn done(&self, asked: u64, result: &str) -> PyResult<()> {
+    /// What it was to do is done, and this is its result. Who `hears` waits for what becomes of that.
+    fn done<'py>(
+        &self,
+        py: Python<'py>,
+        asked: u64,
+        result: &str,
+        hears: bool,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let result = failures::raw(result)?;
         self.link.answer(asked, Answer::Done(Ok(result)));
-        Ok(())
+        hears.then(|| self.hear(py)).transpose()
     }
 
     /// What it was to do has failed.
