@@ -87,13 +87,21 @@ impl Inner {
         if forgets.last().is_some_and(|last| *last > kept) {
             self.drop_kept().await?;
         }
-        for said_at in forgets.into_iter().filter(|at| *at > erased_until) {
-            match self.store.erase_forgotten(&self.stream, said_at).await {
-                Ok(_) => self.write().table.erased_until = said_at,
+        let open: Vec<u64> = forgets
+            .into_iter()
+            .filter(|at| *at > erased_until)
+            .collect();
+        for said_at in &open {
+            match self.store.erase_forgotten(&self.stream, *said_at).await {
+                Ok(_) => self.write().table.erased_until = *said_at,
                 // Its owner will do it.
                 Err(StoreError::ReadOnly) => return Ok(()),
                 Err(e) => return Err(e),
             }
+        }
+        if !open.is_empty() {
+            // So that the next opening need not look again. If it cannot be kept, it does.
+            self.keep().await.ok();
         }
         Ok(())
     }
