@@ -125,7 +125,7 @@ impl Memory {
                 return Err(MemoryError::Ended { id, ended });
             }
         }
-        Err(self.not_found(id))
+        Err(too_busy().into())
     }
 
     /// What documents say, in the order given; of each that is forgotten, by whom and when. For who
@@ -267,7 +267,7 @@ impl Memory {
                 return Ok(documents);
             }
         }
-        Ok(Vec::new())
+        Err(too_busy().into())
     }
 
     /// All documents of which each corrects the one before, the oldest first: the one that is asked
@@ -413,7 +413,13 @@ impl Memory {
         let hash = config.hash();
         for _ in 0..TRIES {
             self.inner.follow(&HashMap::new()).await?;
-            self.check_model(model).await?;
+            let has_vectors = {
+                let state = self.inner.read();
+                let version = self.version_of(&state.table, query.as_of)?;
+                state.table.dimension_at(version).is_some()
+            };
+            // A version before the first vector knew no model, and took any.
+            self.check_model(model.filter(|_| has_vectors)).await?;
             self.prepare(query, config, &asked).await?;
             let Some((found, mut hits)) = self.find(query, config, &asked)? else {
                 continue;
@@ -480,7 +486,8 @@ impl Memory {
                 expected,
                 found: vector.dimension(),
             }),
-            Some(_) if !vectors => Ok(self.inner.complete_vectors().await?),
+            // Also for a version without vectors: an index that somebody is just making is not searched.
+            _ if !vectors => Ok(self.inner.complete_vectors().await?),
             _ => Ok(()),
         }
     }

@@ -12,7 +12,7 @@
 //! stream has had. What is forgotten is in no helper: they go before the content does, and one that
 //! somebody wrote at the same moment is replaced when the memory is next opened.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -87,13 +87,21 @@ impl Inner {
         if forgets.last().is_some_and(|last| *last > kept) {
             self.drop_kept().await?;
         }
-        for said_at in forgets.into_iter().filter(|at| *at > erased_until) {
-            match self.store.erase_forgotten(&self.stream, said_at).await {
-                Ok(_) => self.write().table.erased_until = said_at,
+        let open: Vec<u64> = forgets
+            .into_iter()
+            .filter(|at| *at > erased_until)
+            .collect();
+        for said_at in &open {
+            match self.store.erase_forgotten(&self.stream, *said_at).await {
+                Ok(_) => self.write().table.erased_until = *said_at,
                 // Its owner will do it.
                 Err(StoreError::ReadOnly) => return Ok(()),
                 Err(e) => return Err(e),
             }
+        }
+        if !open.is_empty() {
+            // So that the next opening need not look again. If it cannot be kept, it does.
+            self.keep().await.ok();
         }
         Ok(())
     }
@@ -107,41 +115,20 @@ impl Inner {
         }
     }
 
-    /// The words that were kept, up to what was forgotten since.
-    pub async fn kept_words(&self, analyser: Analyser) -> Option<WordIndex> {
+    /// The words that were kept, and the version that they are of.
+    pub async fn kept_words(&self, analyser: Analyser) -> Option<(WordIndex, Version)> {
         let bytes = self.store.helper(&self.name_of_words(analyser)).await;
         let of = self.of("words", &analyser.pins());
-        let (mut index, version) = WordIndex::decode(&bytes.ok()??, &of, analyser)?;
-        let state = self.read();
-        let forgotten = self.is_known(&state, version, index.documents())?;
-        index.remove(&forgotten, &state.table);
-        Some(index)
+        WordIndex::decode(&bytes.ok()??, &of, analyser)
     }
 
     /// The same of vectors.
-    pub async fn kept_vectors(&self) -> Option<VectorIndex> {
+    pub async fn kept_vectors(&self) -> Option<(VectorIndex, Version)> {
         let bytes = self
             .store
             .helper(&format!("{}-vectors", self.prefix()))
             .await;
-        let (mut index, version) = VectorIndex::decode(&bytes.ok()??, &self.of("vectors", &[]))?;
-        let state = self.read();
-        let forgotten = self.is_known(&state, version, index.documents())?;
-        index.remove(&forgotten);
-        Some(index)
-    }
-
-    /// What was forgotten since a version, if that is one of this stream and has so many documents.
-    fn is_known(
-        &self,
-        state: &State,
-        version: Version,
-        documents: u32,
-    ) -> Option<std::collections::HashSet<u32>> {
-        let table = &state.table;
-        let fits =
-            table.version(version.sequence) == Some(version) && table.at(version).born == documents;
-        fits.then(|| table.forgotten_after(version.sequence))
+        VectorIndex::decode(&bytes.ok()??, &self.of("vectors", &[]))
     }
 
     /// Keeps the indexes if the memory has grown by much.
@@ -194,6 +181,18 @@ impl Inner {
         helpers.push((format!("{}-docs", self.prefix()), docs));
         (helpers, version)
     }
+}
+
+/// What was forgotten since a version, if that is one of this stream and has so many documents. It is
+/// to be removed from what was kept before anybody else can forget something.
+pub(crate) fn forgotten_since(
+    table: &Table,
+    version: Version,
+    documents: u32,
+) -> Option<HashSet<u32>> {
+    let fits =
+        table.version(version.sequence) == Some(version) && table.at(version).born == documents;
+    fits.then(|| table.forgotten_after(version.sequence))
 }
 
 /// A store in a folder takes helpers at once. Whoever wants to know whether it worked calls

@@ -77,8 +77,11 @@ pub(crate) fn added(event: &Event) -> Option<DocKind> {
     DocKind::of_event(&event.kind).filter(|_| is_content)
 }
 
+/// The event that this one is about: one before it. Anything else, as a file from elsewhere may have
+/// it, is none; else what corrects what would have no end.
 pub(crate) fn subject(event: &Event) -> Option<u64> {
-    event.fields.number(SUBJECT)
+    let subject = event.fields.number(SUBJECT);
+    subject.filter(|subject| *subject < event.sequence)
 }
 
 pub(crate) fn by(event: &Event) -> Option<&str> {

@@ -20,6 +20,7 @@ use crate::content::{self, CONTENT_TYPE};
 use crate::document::Content;
 use crate::dot::Way;
 use crate::index::{Folded, Table, VectorIndex, WordIndex};
+use crate::keep::forgotten_since;
 use crate::record;
 use crate::search::Scratch;
 
@@ -281,8 +282,17 @@ impl Inner {
         if !self.read().words.contains_key(&analyser) {
             let kept = self.kept_words(analyser).await;
             let mut state = self.write();
-            let found = kept.unwrap_or_else(|| WordIndex::new(analyser));
-            state.words.entry(analyser).or_insert(found);
+            let State { table, words, .. } = &mut *state;
+            let found = kept.and_then(|(mut kept, version)| {
+                let forgotten = forgotten_since(table, version, kept.documents())?;
+                match forgotten.is_empty() {
+                    true => kept.restart(table),
+                    false => kept.remove(&forgotten, table),
+                }
+                Some(kept)
+            });
+            let found = found.unwrap_or_else(|| WordIndex::new(analyser));
+            words.entry(analyser).or_insert(found);
         }
         self.complete(
             |state| state.words.get(&analyser).map(WordIndex::documents),
@@ -291,14 +301,13 @@ impl Inner {
                     words.add(content);
                 }
             },
+            |State { table, words, .. }| {
+                if let Some(words) = words.get_mut(&analyser) {
+                    words.restart(table);
+                }
+            },
         )
-        .await?;
-        let mut state = self.write();
-        let State { table, words, .. } = &mut *state;
-        if let Some(words) = words.get_mut(&analyser) {
-            words.restart(table);
-        }
-        Ok(())
+        .await
     }
 
     /// Makes the index of vectors know all documents that there are; none if there are no vectors.
@@ -309,7 +318,12 @@ impl Inner {
         if self.read().vectors.is_none() {
             let kept = self.kept_vectors().await;
             let mut state = self.write();
-            let found = kept.filter(|kept| kept.dimension == dimension);
+            let kept = kept.filter(|(kept, _)| kept.dimension == dimension);
+            let found = kept.and_then(|(mut kept, version)| {
+                let forgotten = forgotten_since(&state.table, version, kept.documents())?;
+                kept.remove(&forgotten);
+                Some(kept)
+            });
             let found = found.unwrap_or_else(|| VectorIndex::new(dimension, 0));
             state.vectors.get_or_insert(found);
         }
@@ -320,15 +334,18 @@ impl Inner {
                     vectors.add(content);
                 }
             },
+            |_| {},
         )
         .await
     }
 
-    /// Reads the documents that an index does not know yet, and adds them.
+    /// Reads the documents that an index does not know yet, and adds them. `finish` makes one that
+    /// knows all of them fit to be searched, before anybody else can see that it does.
     async fn complete(
         &self,
         known: impl Fn(&State) -> Option<u32>,
         mut add: impl FnMut(&mut State, Option<&Content>),
+        finish: impl Fn(&mut State),
     ) -> Result<(), StoreError> {
         let mut tried = 0;
         loop {
@@ -368,6 +385,9 @@ impl Inner {
                 // It may be forgotten by now.
                 let is_readable = state.table.docs[number as usize].is_readable;
                 add(&mut state, content.filter(|_| is_readable).as_ref());
+            }
+            if known(&state) == Some(state.table.docs.len() as u32) {
+                finish(&mut state);
             }
         }
     }

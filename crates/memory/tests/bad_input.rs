@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use common::*;
 use dalsegno_memory::{
-    AsOf, DocKind, Language, Memory, MemoryError, NewDocument, Query, RankingConfig, Scope, Vector,
+    AsOf, DocId, DocKind, Language, Memory, MemoryError, NewDocument, Query, RankingConfig, Scope,
+    Vector,
 };
 use dalsegno_simdisk::SimDisk;
-use dalsegno_store::{Append, Hash, Kind, NewEvent, NewPayload, Store, Version};
+use dalsegno_store::{Append, Fields, Hash, Kind, NewEvent, NewPayload, Store, Version};
 
 async fn kitchen() -> Memory {
     let store = Arc::new(simulated(&SimDisk::new(1)));
@@ -273,6 +274,29 @@ fn what_is_no_document_is_none() {
                 .await
                 .unwrap();
             assert_eq!(list.iter().map(|d| d.id).collect::<Vec<_>>(), [id]);
+        }
+    });
+}
+
+/// A file from elsewhere can have events that no memory writes.
+#[test]
+fn what_corrects_itself_or_what_comes_later_corrects_nothing() {
+    let store = Arc::new(simulated(&SimDisk::new(1)));
+    block_on(async {
+        let memory = Memory::open(store.clone(), "kitchen").await.unwrap();
+        let corrects = |id: u64| {
+            let content = NewPayload::new("application/dalsegno-document", *b"x").apart();
+            let event = NewEvent::new(Kind::FactConfirmed).with_input(content);
+            event.with_fields(Fields::new().with(1, id))
+        };
+        // One that corrects itself, and two that correct each other.
+        let events = [1, 3, 2].map(corrects).to_vec();
+        let append = Append::to(memory.stream().clone(), events);
+        store.append(vec![append]).await.unwrap();
+        for (id, revisions) in [(1, &[1][..]), (2, &[2, 3]), (3, &[2, 3])] {
+            let history = memory.history(DocId(id)).await.unwrap();
+            let ids: Vec<u64> = history.iter().map(|revision| revision.id.0).collect();
+            assert_eq!(ids, revisions, "{id}");
         }
     });
 }

@@ -5,13 +5,17 @@
 mod common;
 
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::*;
 use dalsegno_memory::{
     AsOf, Changed, DocId, HowEnded, Memory, MemoryError, NewDocument, Query, RankingConfig, Scope,
 };
 use dalsegno_store::transfer::{self, Export, Importing};
-use dalsegno_store::{Append, Kind, NewEvent, Options, Retention, Store, StreamId};
+use dalsegno_store::{
+    Answer, Append, Hash, Kind, LocalStore, NewEvent, Options, Over, Retention, Store, StreamId,
+};
 
 /// Words that nothing else has.
 const SECRETS: [&str; 6] = [
@@ -341,6 +345,126 @@ fn from_what_is_copied_and_imported_later() {
     options().copy(&folder.0, &files.0).unwrap();
     assert_eq!(files_with_secrets(&files.0), Vec::<String>::new());
     assert_sound(&files.0);
+}
+
+/// A file of a whole store that was made before has what is forgotten here, and other streams that are
+/// new here.
+#[test]
+fn and_an_old_file_of_a_whole_store_does_not_bring_it_back() {
+    let (there, here) = (Folder::new(), Folder::new());
+    let store = there.open();
+    let stream = StreamId::memory("life").unwrap();
+    let (id, whole, only) = block_on(async {
+        let memory = Memory::open(shared(&store), "life").await.unwrap();
+        some(&memory, &mut Random::new(10), 5).await;
+        let id = memory.add(secret()).await.unwrap();
+        let long = memory.add(long_secret()).await.unwrap();
+        // Behind it in the file.
+        let other = Memory::open(shared(&store), "work").await.unwrap();
+        other.add(NewDocument::fact("it rains")).await.unwrap();
+        let (mut whole, mut only) = (Vec::new(), Vec::new());
+        let exported = transfer::export(&store, &Export::Store, 0, &mut whole);
+        exported.await.unwrap();
+        let streams = Export::Streams([stream.clone()].into());
+        let exported = transfer::export(&store, &streams, 0, &mut only);
+        exported.await.unwrap();
+        ([id, long], whole, only)
+    });
+    let store = here.open();
+    block_on(async {
+        let how = Importing::default();
+        let imported = transfer::import(&store, &how, || Ok(&only[..])).await;
+        assert_eq!(imported.unwrap().events, 7);
+        let memory = Memory::open(shared(&store), "life").await.unwrap();
+        memory.forget(&id, "asked").await.unwrap();
+        assert_eq!(files_with_secrets(&here.0), Vec::<String>::new());
+        let imported = transfer::import(&store, &how, || Ok(&whole[..])).await;
+        let imported = imported.unwrap();
+        assert_eq!((imported.events, imported.present), (1, vec![stream]));
+        let other = Memory::open(shared(&store), "work").await.unwrap();
+        assert_eq!(found(&other, "rain").await, 1);
+        for at in 1..=5 {
+            memory.get(DocId(at)).await.unwrap();
+        }
+    });
+    store.close().unwrap();
+    assert_eq!(files_with_secrets(&here.0), Vec::<String>::new());
+    assert_sound(&here.0);
+}
+
+/// A store in which somebody forgets documents while contents are read.
+#[derive(Debug)]
+struct Forgetful {
+    store: LocalStore,
+    memory: Memory,
+    /// When so many contents were asked for, these.
+    plan: Mutex<Vec<(usize, DocId)>>,
+    asked: AtomicUsize,
+}
+
+impl Over for Forgetful {
+    fn below(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn pieces<'a>(&'a self, hashes: &'a [Hash]) -> Answer<'a, Vec<Vec<u8>>> {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        let due = |(at, _): &mut (usize, DocId)| *at <= asked;
+        let due: Vec<_> = self.plan.lock().unwrap().extract_if(.., due).collect();
+        Box::pin(async move {
+            for (_, id) in due {
+                self.memory.forget(&[id], "asked").await.unwrap();
+            }
+            self.store.pieces(hashes).await
+        })
+    }
+}
+
+/// Forgotten when it was read, while it is, and before it is: none of it is damage of what is exported or
+/// copied, and none of it arrives.
+#[test]
+fn while_it_is_exported_and_copied() {
+    for copies in [false, true] {
+        let (folder, to) = (Folder::new(), Folder::new());
+        let (store, other) = (folder.open(), to.open());
+        block_on(async {
+            let memory = Memory::open(shared(&store), "life").await.unwrap();
+            let mut secrets = Vec::new();
+            for seed in 0..3 {
+                secrets.push(memory.add(secret()).await.unwrap());
+                some(&memory, &mut Random::new(seed), 5).await;
+            }
+            let forgetful = Forgetful {
+                store: store.clone(),
+                memory: memory.clone(),
+                plan: Mutex::new(vec![(6, secrets[0]), (6, secrets[1]), (6, secrets[2])]),
+                asked: AtomicUsize::new(0),
+            };
+            if copies {
+                for _ in 0..2 {
+                    transfer::copy(&forgetful, &other, true, &mut |_| true)
+                        .await
+                        .unwrap();
+                }
+            } else {
+                let mut file = Vec::new();
+                let export = transfer::export(&forgetful, &Export::Store, 0, &mut file);
+                export.await.unwrap();
+                let how = Importing::default();
+                transfer::import(&other, &how, || Ok(&file[..]))
+                    .await
+                    .unwrap();
+            }
+            assert!(forgetful.plan.lock().unwrap().is_empty());
+            let copy = Memory::open(shared(&other), "life").await.unwrap();
+            let version = memory.version().await.unwrap();
+            assert_eq!(copy.version().await.unwrap(), version);
+            assert_eq!(found(&copy, SECRETS[0]).await, 0);
+        });
+        other.close().unwrap();
+        assert_eq!(files_with_secrets(&to.0), Vec::<String>::new());
+        assert_sound(&to.0);
+    }
 }
 
 /// Retention and forgetting rewrite the same files.

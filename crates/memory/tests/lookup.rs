@@ -5,12 +5,14 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::*;
 use dalsegno_memory::{
     AsOf, DocId, Memory, MemoryError, NewDocument, Query, RankingConfig, Vector,
 };
 use dalsegno_simdisk::SimDisk;
+use dalsegno_store::{Answer, Hash, LocalStore, Over, Store, StoreError};
 
 async fn empty() -> Memory {
     let store = Arc::new(simulated(&SimDisk::new(1)));
@@ -116,5 +118,77 @@ fn a_memory_has_one_model() {
         memory.forget(&[first], "asked").await.unwrap();
         let again = open().await.unwrap();
         assert_eq!(named(again).await.as_deref(), Some("table#1"));
+    });
+}
+
+/// Whoever searched a version without vectors found the same as who does it since there are some,
+/// whatever model made them.
+#[test]
+fn a_version_without_vectors_knows_no_model() {
+    block_on(async {
+        let memory = empty().await;
+        memory.add(NewDocument::fact("the oven")).await.unwrap();
+        let then = memory.version().await.unwrap();
+        let query = Query::hybrid("oven", vector(1, 8)).as_of(then);
+        let ranking = RankingConfig::default().model("table#2");
+        let found = memory.search(&query, &ranking).await.unwrap();
+        assert_eq!(found.hits.len(), 1);
+        let first = NewDocument::fact("a").vector(vector(1, 4)).model("table#1");
+        memory.add(first).await.unwrap();
+        assert_eq!(memory.search(&query, &ranking).await.unwrap(), found);
+        let error = memory.search(&query.as_of(AsOf::Now), &ranking).await;
+        assert!(matches!(error.unwrap_err(), MemoryError::Model { .. }));
+    });
+}
+
+/// A store that gives no contents while it is told so.
+#[derive(Debug)]
+struct Failing {
+    store: LocalStore,
+    fails: AtomicBool,
+}
+
+impl Over for Failing {
+    fn below(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn pieces<'a>(&'a self, hashes: &'a [Hash]) -> Answer<'a, Vec<Vec<u8>>> {
+        match self.fails.load(Ordering::Relaxed) {
+            true => Box::pin(async { Err(StoreError::Backend("no contents now".into())) }),
+            false => self.store.pieces(hashes),
+        }
+    }
+}
+
+/// Somebody began to make the index of vectors, and was stopped.
+#[test]
+fn a_version_without_vectors_is_searched_while_their_index_is_made() {
+    block_on(async {
+        let store = Arc::new(Failing {
+            store: simulated(&SimDisk::new(1)),
+            fails: AtomicBool::new(false),
+        });
+        let open = || Memory::open(store.clone(), "kitchen");
+        let memory = open().await.unwrap();
+        memory.add(NewDocument::fact("the oven")).await.unwrap();
+        let then = memory.version().await.unwrap();
+        let new = |text: &str| NewDocument::fact(text).vector(vector(1, 4));
+        memory.add(new("a")).await.unwrap();
+        memory.keep().await.unwrap();
+        memory.add(new("b")).await.unwrap();
+
+        let memory = open().await.unwrap();
+        let ranking = RankingConfig::default();
+        let query = Query::hybrid("oven", vector(1, 4));
+        memory
+            .search(&Query::words("oven"), &ranking)
+            .await
+            .unwrap();
+        store.fails.store(true, Ordering::Relaxed);
+        memory.search(&query, &ranking).await.unwrap_err();
+        store.fails.store(false, Ordering::Relaxed);
+        let found = memory.search(&query.as_of(then), &ranking).await.unwrap();
+        assert_eq!(found.hits.len(), 1);
     });
 }

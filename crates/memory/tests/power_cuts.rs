@@ -12,7 +12,9 @@ use common::*;
 use dalsegno_memory::{AsOf, DocId, Memory, MemoryError, NewDocument, Query, RankingConfig};
 use dalsegno_simdisk::rng::Rng;
 use dalsegno_simdisk::{Chooser, KeepAll, LoseAll, Random as RandomChooser, SimDisk};
-use dalsegno_store::Options;
+use dalsegno_store::{
+    Append, Body, Kind, NewEvent, NewPayload, Options, Payload, Store, StreamId, payload,
+};
 
 const SECRET: &str = "zanzibarquux";
 
@@ -128,6 +130,78 @@ fn forgetting_is_done_or_taken_up_again() {
         }
     }
     assert!(cut > 30, "{cut} operations");
+}
+
+/// What adding a document has left in the log if the power went before its event.
+fn leave(store: &dyn Store, content: &[u8]) {
+    let left = payload::split(content, |_| false).pieces;
+    let position = block_on(store.take_over(left, Vec::new())).unwrap();
+    block_on(store.durable(position)).unwrap();
+}
+
+/// An event with a large payload that no compression makes small.
+fn large(store: &dyn Store, run: &StreamId, content: &[u8]) -> Payload {
+    let payload = NewPayload::new("x/y", content.to_vec());
+    let event = NewEvent::new(Kind::RunCreated).with_input(payload);
+    let appended = block_on(store.append(vec![Append::to(run.clone(), vec![event])])).unwrap();
+    block_on(store.durable(appended.position)).unwrap();
+    let read = block_on(store.events(run, 1, 1)).unwrap();
+    read[0].input.clone().unwrap()
+}
+
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    (0..bytes).map(|_| random.below(256) as u8).collect()
+}
+
+/// Forgetting removes what crashes have left, too, in several segments. The power goes in between: what
+/// is left then has everything that it promises, and the next opening removes the rest.
+#[test]
+fn what_crashes_left_goes_with_it_or_later() {
+    let base = SimDisk::new(1);
+    let store = options(&base).open("store").unwrap();
+    let run = |name: &str| StreamId::run(name).unwrap();
+    // Of a run that asks again for the same.
+    let again = noise(1, 60_000);
+    let memory = block_on(Memory::open(shared(&store), "life")).unwrap();
+    leave(&store, &again);
+    leave(&store, SECRET.repeat(20).as_bytes());
+    large(&store, &run("one"), &noise(2, 40_000));
+    let id = block_on(memory.add(NewDocument::fact(SECRET))).unwrap();
+    large(&store, &run("two"), &noise(3, 40_000));
+    leave(&store, SECRET.repeat(30).as_bytes());
+    drop(memory);
+    store.close().unwrap();
+    assert!(files_with_the_secret(&base).len() >= 3);
+    let mut done = false;
+    for op in 0.. {
+        let disk = base.snapshot();
+        disk.crash_at(disk.ops() + op);
+        done |= forget(&disk, id).is_ok();
+        disk.reboot(&mut KeepAll);
+        let machine = disk.snapshot();
+        let store = options(&machine).open("store").unwrap();
+        let memory = block_on(Memory::open(shared(&store), "life")).unwrap();
+        let is_there = block_on(memory.get(id)).is_ok();
+        assert!(!done || !is_there);
+        if !is_there {
+            let left = files_with_the_secret(&machine);
+            assert_eq!(left, Vec::<String>::new(), "at {op}");
+        }
+        drop(memory);
+        store.close().unwrap();
+
+        // The run comes first, before anybody looks after the memory.
+        let store = options(&disk).open("store").unwrap();
+        let stored = large(&store, &run("three"), &again);
+        assert!(matches!(stored.body, Body::Stored { .. }));
+        let read = block_on(store.payload(&stored));
+        assert!(read.is_ok_and(|read| read == again), "at {op}");
+        store.close().unwrap();
+        if done {
+            break;
+        }
+    }
 }
 
 /// What was acknowledged is there, wherever the power goes while more is added.

@@ -125,6 +125,8 @@ pub(crate) struct Core {
     snapshot: u64,
     /// Pieces in records below this LSN may be on their way out, because they are forgotten.
     erasing_from: u64,
+    /// It was seen to, since the store was opened, that there are no pieces that a crash left.
+    without_leftovers: bool,
     /// Bytes appended since the store was opened.
     written: u64,
     closed: bool,

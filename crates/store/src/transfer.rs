@@ -13,6 +13,7 @@ mod copy;
 mod export;
 mod import;
 mod pieces;
+mod unwanted;
 
 pub use copy::{CopyError, CopyReport, Copying, Difference, copy};
 pub use export::{Export, export};

@@ -214,6 +214,43 @@ fn what_is_too_large_for_one_append_is_refused_with_the_limit() {
     assert_same(&a, &c, &id);
 }
 
+/// A memory grows for years, and nobody drives it: so it is taken in parts.
+#[test]
+fn a_memory_that_is_too_large_for_one_append_arrives_in_parts() {
+    let (here, there) = (Folder::new("parts-a"), Folder::new("parts-b"));
+    let (a, b) = (open(&here), open(&there));
+    let memory = StreamId::memory("facts").unwrap();
+    let fact = |n: u64| {
+        let fields = Fields::new().with(1, "x".repeat(500).as_str()).with(2, n);
+        let fact = NewEvent::new(Kind::FactConfirmed).with_fields(fields);
+        fact.with_input(payload(n, 2000))
+    };
+    let files = [here.path().join("1"), here.path().join("2")];
+    for (file, facts) in files.iter().zip([0..100, 100..300]) {
+        for n in facts {
+            append_with(&a, &memory, fact(n)).unwrap();
+        }
+        a.export(&only(&memory), file).unwrap();
+    }
+    assert_eq!(b.import(&files[0], None).unwrap().events, 100);
+    let report = b.import(&files[1], None).unwrap();
+    assert_eq!(report.events, 200);
+    assert_eq!(
+        report.imported[&memory],
+        now(a.head(&memory)).unwrap().unwrap()
+    );
+    assert_same(&a, &b, &memory);
+    b.close().unwrap();
+    let report = small().verify(there.path()).unwrap();
+    assert!(report.is_sound(), "{report}");
+    // Under another name nobody could go on with a part of it.
+    let b = open(&there);
+    let other = StreamId::memory("others").unwrap();
+    let error = b.import(&files[1], Some(&other)).unwrap_err();
+    assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
+    assert_eq!(now(b.head(&other)).unwrap(), None);
+}
+
 /// What was interrupted while it was read again is read again by the next try, which has nothing to
 /// write.
 #[test]

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use dalsegno_memory::{QUERY_LIMIT_BYTES, TEXT_LIMIT_BYTES};
 use serde_json::Value;
 
 use crate::Error;
@@ -18,10 +19,24 @@ pub struct Text {
 }
 
 impl Text {
-    /// Title and text.
+    /// Title and text of a document, as much as a memory takes.
     pub fn whole(&self) -> String {
-        format!("{} {}", self.title, self.text).trim().to_owned()
+        let whole = format!("{} {}", self.title, self.text);
+        cut(whole.trim(), TEXT_LIMIT_BYTES).to_owned()
     }
+
+    /// The words of a query, as much as a search takes.
+    pub fn asked(&self) -> &str {
+        cut(&self.text, QUERY_LIMIT_BYTES)
+    }
+}
+
+fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1; // 0 is a boundary.
+    }
+    &text[..end]
 }
 
 /// Documents, queries, and which document is how relevant to which query.
@@ -55,14 +70,18 @@ impl Collection {
         let mut queries = read_texts(&folder.join("queries.jsonl"))?;
         queries.retain(|query| relevance.contains_key(&query.id));
         let documents = read_texts(&folder.join("corpus.jsonl"))?;
-        match documents.is_empty() || queries.is_empty() {
-            true => Err(format!("{} has no judged queries", folder.display()).into()),
-            false => Ok(Collection {
-                documents,
-                queries,
-                relevance,
-            }),
-        }
+        let missing = match (documents.is_empty(), queries.is_empty()) {
+            (true, _) => "documents",
+            (_, true) => "queries with a relevant document",
+            _ => {
+                return Ok(Collection {
+                    documents,
+                    queries,
+                    relevance,
+                });
+            }
+        };
+        Err(format!("{} has no {missing}", folder.display()).into())
     }
 
     /// How good answers are. Each is up to 100 places in `documents`, best first, one for each query.
@@ -99,18 +118,32 @@ fn ndcg(found: &[u32], relevant: &HashMap<String, u32>) -> f64 {
 }
 
 fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()).into())
+    let mut text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    // Some editors put a mark in front that is no part of the text.
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    Ok(text)
 }
 
 fn read_relevance(text: &str) -> Result<HashMap<String, HashMap<String, u32>>, Error> {
     let mut relevance: HashMap<String, HashMap<String, u32>> = HashMap::new();
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let fields: Vec<&str> = line.split('\t').collect();
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    for (number, line) in lines.enumerate() {
+        let wrong = || format!("not a judgement: {line}");
+        let fields: Vec<&str> = line.split('\t').map(str::trim).collect();
         let [query, document, grade] = fields[..] else {
-            return Err(format!("not a judgement: {line}").into());
+            return Err(wrong().into());
         };
-        // The first line may name the columns. Nought and below is not relevant.
-        if let Ok(grade @ 1..) = grade.trim().parse() {
+        let grade: f64 = match grade.parse() {
+            Ok(grade) => grade,
+            // The first line may name the columns.
+            Err(_) if number == 0 => continue,
+            Err(_) => return Err(wrong().into()),
+        };
+        // Nought and below is not relevant. A cast saturates.
+        let grade = grade.round() as u32;
+        if grade > 0 {
             let of_query = relevance.entry(query.into()).or_default();
             of_query.insert(document.into(), grade);
         }
@@ -118,8 +151,10 @@ fn read_relevance(text: &str) -> Result<HashMap<String, HashMap<String, u32>>, E
     Ok(relevance)
 }
 
+/// Of several with the same id, the last counts.
 fn read_texts(path: &Path) -> Result<Vec<Text>, Error> {
-    let mut texts = Vec::new();
+    let mut texts: Vec<Text> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     for (number, line) in read(path)?.lines().enumerate() {
         if line.trim().is_empty() {
             continue;
@@ -135,11 +170,18 @@ fn read_texts(path: &Path) -> Result<Vec<Text>, Error> {
         if id.is_empty() {
             return Err(wrong("there is no _id".into()).into());
         }
-        texts.push(Text {
+        let text = Text {
             id,
             title: field("title"),
             text: field("text"),
-        });
+        };
+        match places.get(&text.id) {
+            Some(place) => texts[*place] = text,
+            None => {
+                places.insert(text.id.clone(), texts.len());
+                texts.push(text);
+            }
+        }
     }
     Ok(texts)
 }
@@ -195,7 +237,51 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_judgement_is_shown() {
-        let wrong = read_relevance("q a 1").unwrap_err();
-        assert_eq!(wrong.to_string(), "not a judgement: q a 1");
+        for text in ["q a 1", "q\ta\t1\nq\tb\tyes", "q\ta\t1\t2"] {
+            let wrong = read_relevance(text).unwrap_err().to_string();
+            let line = text.lines().last().unwrap();
+            assert_eq!(wrong, format!("not a judgement: {line}"));
+        }
+    }
+
+    #[test]
+    fn files_of_other_programs_are_read() {
+        let folder = std::env::temp_dir().join(format!("dalsegno-beir2-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let put = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+        // A mark of an editor, lines of another system, an id twice, nothing where text was.
+        put(
+            "corpus.jsonl",
+            "\u{feff}{\"_id\": \"a\", \"title\": null, \"text\": \"old\"}\r\n\r\n\
+             {\"_id\": \"b\"}\r\n{\"_id\": \"a\", \"text\": \"new\"}\r\n",
+        );
+        put(
+            "queries.jsonl",
+            "\u{feff}{\"_id\": \"q\", \"text\": \"which\"}\r\n",
+        );
+        // Grades as numbers with a point, and judgements of what is not there.
+        put(
+            "qrels.tsv",
+            "\u{feff}q\ta\t2.0\r\nq\tb\t0\r\nq\tx\t1.0\r\nother\ta\t-1\r\n",
+        );
+        let collection = Collection::read(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let texts: Vec<String> = collection.documents.iter().map(Text::whole).collect();
+        assert_eq!(texts, ["new", ""]);
+        let quality = collection.judge(&[vec![0, 1]]);
+        assert_eq!(quality.recall_at_100, 0.5);
+        // 2 in the first place; the best would be 1 in the second, too.
+        let best = 2.0 + 1.0 / 3_f64.log2();
+        assert!((quality.ndcg_at_10 - 2.0 / best).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_longer_than_a_memory_takes_is_cut() {
+        let long = Text {
+            text: "ä".repeat(3 << 20),
+            ..text("long")
+        };
+        assert!(long.whole().len() <= TEXT_LIMIT_BYTES);
+        assert!(long.asked().len() <= QUERY_LIMIT_BYTES);
     }
 }

@@ -13,7 +13,7 @@ use dalsegno_memory::{Analyser, DocId, Memory, NewDocument, Query, RankingConfig
 use dalsegno_store::LocalStore;
 use tokio::runtime::Runtime;
 
-use super::collection::{Collection, Quality};
+use super::collection::{Collection, Quality, Text};
 use super::peer::Peer;
 use super::runtime;
 use super::textbook::Textbook;
@@ -24,6 +24,7 @@ use crate::row::{Goal, Row};
 
 const FOUND: usize = 100;
 const AT_ONCE: usize = 1000;
+const BYTES_AT_ONCE: usize = 4 << 20;
 const EMBEDDED: usize = 25;
 const TEXTBOOK: &str = "BM25 of a textbook, in floating point";
 const WORDS_ALONE: &str = "words alone, by default";
@@ -99,7 +100,7 @@ fn words_rows(
         let answers: Vec<_> = collection
             .queries
             .iter()
-            .map(|query| book.search(&query.text, k1_f, b_f, FOUND))
+            .map(|query| book.search(query.asked(), k1_f, b_f, FOUND))
             .collect();
         let without = match stop_words {
             true => "",
@@ -145,7 +146,7 @@ fn beside_tantivy(
     tantivy.add(texts.len())?;
     let mut answers = Vec::new();
     for query in &collection.queries {
-        answers.push(tantivy.search(FOUND, &analysed(&query.text))?.places);
+        answers.push(tantivy.search(FOUND, &analysed(query.asked()))?.places);
     }
     let ours = words.judge(&RankingConfig::default().bm25(1200, 750), Way::Words)?;
     let name = format!("words, {}", numbers(1200, 750));
@@ -267,55 +268,58 @@ impl<'c> Asked<'c> {
         collection: &'c Collection,
         embedder: Option<&dyn Embedder>,
     ) -> Result<Asked<'c>, Error> {
-        let embed = |texts: Vec<String>| -> Result<Vec<Vector>, Error> {
+        let embed = |texts: &[&str]| -> Result<Vec<Vector>, Error> {
             let Some(embedder) = embedder else {
                 return Ok(Vec::new());
             };
-            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let vectors = embedder.embed(&texts)?.into_iter();
+            let vectors = embedder.embed(texts)?.into_iter();
             let vectors = vectors.map(|vector| Vector::from_i8(vector.into_vec()));
             Ok(vectors.collect::<Result<_, _>>()?)
         };
+        let store = Arc::new(LocalStore::open(folder)?);
+        let memory = runtime.block_on(Memory::open(store, "collection"))?;
+        let mut places = HashMap::new();
         // A document without any text is in some collections, and nothing finds it.
-        let texts: Vec<String> = collection.documents.iter().map(|d| d.whole()).collect();
-        let places: Vec<usize> = (0..texts.len()).filter(|n| !texts[*n].is_empty()).collect();
-        let texts: Vec<String> = places.iter().map(|n| texts[*n].clone()).collect();
-        let vectors = embed(texts.clone())?;
-        let mut documents = Vec::new();
-        for (n, text) in texts.into_iter().enumerate() {
-            let new = NewDocument::document(text);
-            documents.push(match vectors.get(n) {
-                Some(vector) => new.vector(vector.clone()),
-                None => new,
-            });
-        }
-        let (memory, ids) = runtime.block_on(async {
-            let store = Arc::new(LocalStore::open(folder)?);
-            let memory = Memory::open(store, "collection").await?;
-            let mut ids = Vec::new();
-            let mut documents = documents.into_iter().peekable();
-            while documents.peek().is_some() {
-                ids.extend(
-                    memory
-                        .add_many(documents.by_ref().take(AT_ONCE).collect())
-                        .await?,
-                );
+        let texts = collection.documents.iter().map(|document| document.whole());
+        let texts = texts.enumerate().filter(|(_, text)| !text.is_empty());
+        let mut texts = texts.peekable();
+        while texts.peek().is_some() {
+            // Not all at once: a collection may be as large as the machine.
+            let mut bytes = 0;
+            let mut some: Vec<(usize, String)> = Vec::new();
+            while some.len() < AT_ONCE && bytes < BYTES_AT_ONCE {
+                let Some(text) = texts.next() else {
+                    break;
+                };
+                bytes += text.1.len();
+                some.push(text);
             }
-            Ok::<_, Error>((memory, ids))
-        })?;
+            let words: Vec<&str> = some.iter().map(|(_, text)| text.as_str()).collect();
+            let mut vectors = embed(&words)?.into_iter();
+            let documents = words.iter().map(|text| {
+                let new = NewDocument::document(*text);
+                match vectors.next() {
+                    Some(vector) => new.vector(vector),
+                    None => new,
+                }
+            });
+            let ids = runtime.block_on(memory.add_many(documents.collect()))?;
+            places.extend(ids.into_iter().zip(some.iter().map(|(place, _)| *place)));
+        }
+        let queries: Vec<&str> = collection.queries.iter().map(Text::asked).collect();
         Ok(Asked {
             runtime,
             collection,
             memory,
-            places: ids.into_iter().zip(places).collect(),
-            vectors: embed(collection.queries.iter().map(|q| q.text.clone()).collect())?,
+            places,
+            vectors: embed(&queries)?,
         })
     }
 
     fn judge(&self, ranking: &RankingConfig, way: Way) -> Result<Quality, Error> {
         let mut answers = Vec::new();
         for (place, query) in self.collection.queries.iter().enumerate() {
-            let query = way.query(&query.text, self.vectors.get(place))?;
+            let query = way.query(query.asked(), self.vectors.get(place))?;
             let query = query.limit(FOUND);
             let found = self.runtime.block_on(self.memory.search(&query, ranking))?;
             answers.push(found.hits.iter().map(|hit| self.places[&hit.id]).collect());

@@ -7,11 +7,13 @@
 //!    rewritten without them. Leftovers go too: pieces that no event refers to, as a crash between the
 //!    pieces and their event leaves them. They may say what is forgotten now, under another hash.
 //!
-//! Invariants: nothing that an event needs goes, unless the event is forgotten. A crash leaves
-//! segments as they were or rewritten, and asking again goes on from there. While an import has
-//! stored pieces of which the events are still to come, or if there is an event that cannot be read
-//! and may need them, leftovers stay, but for those that list a piece that goes: a piece that is
-//! stored promises that everything below it is.
+//! Invariants: nothing that an event needs goes, unless the event is forgotten. A piece that is stored
+//! promises that everything below it is: so of leftovers, which somebody may store again after a
+//! crash, what lists others goes before them. A crash leaves segments as they were or rewritten, and
+//! asking again goes on from there: also if nothing forgotten is left, everything is read once in the
+//! life of a process, for leftovers. They stay while an import has stored pieces of which the
+//! events are still to come, or if there is an event that cannot be read and may need them; but for
+//! those that list a piece that goes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -76,29 +78,38 @@ impl Inner {
         leftovers: Leftovers,
     ) -> Result<u64, StoreError> {
         self.disk.log()?;
-        let candidates = self.forgotten_pieces(stream, said_at)?;
-        if candidates.is_empty() {
+        let Some(candidates) = self.forgotten_pieces(stream, said_at)? else {
+            return Ok(0);
+        };
+        // Who began may have been stopped when what is forgotten was gone, and leftovers were not.
+        let is_done = leftovers == Leftovers::Stay || lock(&self.core).without_leftovers;
+        if candidates.is_empty() && is_done {
             return Ok(0);
         }
-        self.erase(candidates, leftovers)
+        let gone = self.erase(candidates, leftovers)?;
+        lock(&self.core).without_leftovers |= leftovers == Leftovers::Go;
+        Ok(gone)
     }
 
-    /// The pieces of the payloads that an event says are forgotten, as far as they are there.
+    /// The pieces of the payloads that an event says are forgotten, as far as they are there; `None`
+    /// if it says nothing of the kind.
     fn forgotten_pieces(
         &self,
         stream: &StreamId,
         said_at: u64,
-    ) -> Result<HashSet<Hash>, StoreError> {
+    ) -> Result<Option<HashSet<Hash>>, StoreError> {
         let mut found = HashSet::new();
+        let mut says_so = false;
         for said in self.read(stream, said_at, 1, false)? {
             for sequence in forgotten_by(&said.event) {
+                says_so = true;
                 let events = self.read(stream, sequence, 1, false)?;
                 for root in events.iter().flat_map(|recorded| roots_of(&recorded.event)) {
                     self.find_below(root, &mut found)?;
                 }
             }
         }
-        Ok(found)
+        Ok(says_so.then_some(found))
     }
 
     fn find_below(&self, root: Hash, found: &mut HashSet<Hash>) -> Result<(), StoreError> {
@@ -140,11 +151,18 @@ impl Inner {
                 references.take(record.lsn, record.payload);
             }
         }
-        if leftovers == Leftovers::Go && !references.unreadable {
+        let leftovers_go = leftovers == Leftovers::Go && !references.unreadable;
+        if leftovers_go {
             candidates.extend(references.pieces.drain());
         }
         let gone = references.without(candidates);
-        for (at, segment) in sealed.iter().enumerate() {
+        // What lists others is behind them. It goes first, unless it is by it that they are found again.
+        let mut in_order: Vec<usize> = (0..sealed.len()).collect();
+        if leftovers_go {
+            in_order.reverse();
+        }
+        for at in in_order {
+            let segment = &sealed[at];
             let has_some = self
                 .indexes
                 .ask(&self.disk, &sealed[..at], segment, |handle| {

@@ -124,6 +124,7 @@ fn load(
         applied: lsn,
         snapshot: lsn,
         erasing_from: 0,
+        without_leftovers: false,
         written: 0,
         sealed: Arc::new(sealed),
         closed: false,

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::{PAGE_EVENTS, pieces};
 use crate::error::StoreError;
-use crate::event::Version;
+use crate::event::{Event, Version};
 use crate::forgotten::{forgotten_by, forgotten_in};
 use crate::hash::Hash;
 use crate::name::{StreamId, StreamKind};
@@ -278,9 +278,7 @@ impl Writer<'_> {
             }
             for event in page {
                 if !forgotten.contains(&event.sequence) {
-                    let stored = &self.stored;
-                    let needed = pieces::of_event(self.from, &event, |hash| stored.contains(hash));
-                    for piece in needed.await.map_err(CopyError::From)? {
+                    for piece in self.needed(stream, &event).await? {
                         self.piece(piece).await?;
                     }
                 }
@@ -314,6 +312,24 @@ impl Writer<'_> {
             true => self.write().await,
             false => Ok(()),
         }
+    }
+
+    /// The pieces of an event that are not written yet; none if it is forgotten by now. Then the stream
+    /// has gone on, and the rest of the copy says so.
+    async fn needed(&self, stream: &StreamId, event: &Event) -> Result<Vec<Piece>, CopyError> {
+        let needed = pieces::of_event(self.from, event, |hash| self.stored.contains(hash));
+        let missing = match needed.await {
+            Ok(needed) => return Ok(needed),
+            Err(missing) => missing,
+        };
+        let head = self.from.head(stream).await.map_err(CopyError::From)?;
+        let forgotten = match head {
+            Some(head) => forgotten_in(self.from, stream, head).await,
+            None => Ok(HashSet::new()),
+        };
+        let forgotten = forgotten.map_err(CopyError::From)?;
+        let is_forgotten = forgotten.contains(&event.sequence);
+        is_forgotten.then(Vec::new).ok_or(CopyError::From(missing))
     }
 
     async fn piece(&mut self, piece: Piece) -> Result<(), CopyError> {

@@ -1,13 +1,15 @@
 //! Streams of any store into a portable file.
 //!
 //! Invariant: what is written of a stream is its history up to one moment, whose hashes fit.
-//! What it has forgotten by then is not written, also if the store has not removed it yet.
+//! What it has forgotten when that begins is not written, also if the store has not removed it yet.
+//! What is forgotten while it is read is not missed: then the history is written up to there.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 
 use super::{PAGE_EVENTS, pieces};
 use crate::error::StoreError;
+use crate::event::Version;
 use crate::forgotten::forgotten_in;
 use crate::hash::Hash;
 use crate::name::{StreamId, StreamKind};
@@ -61,11 +63,8 @@ async fn export_stream<W: Write>(
     writer: &mut PortableWriter<W>,
 ) -> Result<(), StoreError> {
     // What is appended from now on is not part of it.
-    let head = store.head(stream).await?;
-    let head = head.ok_or_else(|| StoreError::NotFound {
-        stream: stream.clone(),
-    })?;
-    let forgotten = forgotten_in(store, stream, head).await?;
+    let mut head = head(store, stream).await?;
+    let mut forgotten = forgotten_in(store, stream, head).await?;
     let mut next = 1;
     let mut hash = Hash::ZERO;
     while next <= head.sequence {
@@ -78,7 +77,16 @@ async fn export_stream<W: Write>(
         next += page.len() as u64;
         for event in page {
             if !forgotten.contains(&event.sequence) {
-                let needed = pieces::of_event(store, &event, |hash| writer.has_piece(hash)).await?;
+                let needed = pieces::of_event(store, &event, |hash| writer.has_piece(hash)).await;
+                let needed = match needed {
+                    Ok(needed) => needed,
+                    Err(missing) => {
+                        head = self::head(store, stream).await?;
+                        forgotten = forgotten_in(store, stream, head).await?;
+                        let is_forgotten = forgotten.contains(&event.sequence);
+                        is_forgotten.then(Vec::new).ok_or(missing)?
+                    }
+                };
                 for piece in needed {
                     writer.piece(&piece.hash, &piece.bytes)?;
                 }
@@ -93,4 +101,11 @@ async fn export_stream<W: Write>(
         return Err(StoreError::damaged(stream.to_string(), expected, found));
     }
     Ok(())
+}
+
+async fn head(store: &dyn Store, stream: &StreamId) -> Result<Version, StoreError> {
+    let head = store.head(stream).await?;
+    head.ok_or_else(|| StoreError::NotFound {
+        stream: stream.clone(),
+    })
 }

@@ -2,15 +2,18 @@
 //!
 //! Invariants: nothing of a file is believed before all of it was verified. A stream is imported
 //! whole, in one go, or not at all; one that is there already is continued if the file's history
-//! begins with it, and left alone otherwise.
+//! begins with it, and left alone otherwise. So a memory with more events than a store takes at once
+//! may be imported in parts: of it a beginning is there if that is interrupted, and the same import
+//! goes on. What is forgotten here or in the file is not stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 
 use super::refused;
+use super::unwanted::Pieces;
 use crate::error::StoreError;
 use crate::event::Version;
-use crate::forgotten::forgotten_by;
+use crate::forgotten::{forgotten_by, forgotten_in};
 use crate::hash::Hash;
 use crate::judge::within;
 use crate::name::{StreamId, StreamKind};
@@ -43,7 +46,7 @@ pub struct ImportReport {
 pub struct Importing<'a> {
     /// The only stream of the file gets this name here.
     pub rename: Option<&'a StreamId>,
-    /// What the new events of one stream may take.
+    /// What the new events of one stream may take; of a memory that keeps its name, those of a part.
     pub stream_limit_bytes: Option<u64>,
 }
 
@@ -58,9 +61,39 @@ struct Incoming {
 /// A stream that is to be imported.
 struct Wanted {
     to: StreamId,
-    /// Where it is here.
+    /// Where it was here.
     from: Version,
     head: Version,
+    /// It is taken in parts of about so many bytes.
+    part_bytes: Option<u64>,
+    /// Where it is here now.
+    at: Version,
+    /// What comes next.
+    events: Vec<Vec<u8>>,
+    bytes: u64,
+}
+
+impl Wanted {
+    fn event(&mut self, bytes: Vec<u8>) {
+        self.bytes += bytes.len() as u64 + AROUND_EVENT_BYTES;
+        self.events.push(bytes);
+    }
+
+    fn is_full(&self) -> bool {
+        self.part_bytes.is_some_and(|limit| self.bytes >= limit)
+    }
+
+    /// What was not taken yet, up to this version of the file.
+    fn part(&mut self, original: StreamId, head: Version) -> Foreign {
+        self.bytes = 0;
+        Foreign {
+            stream: self.to.clone(),
+            original,
+            after: std::mem::replace(&mut self.at, head),
+            events: std::mem::take(&mut self.events),
+            head,
+        }
+    }
 }
 
 /// Reads a portable file into a store; `open` gives it from its first byte on, and is called twice.
@@ -68,20 +101,21 @@ struct Wanted {
 ///
 /// # Errors
 /// The file is damaged, a stream of it is here with another history, or it is too large for this
-/// store. Streams that were imported before the error are complete; importing the file again goes on.
+/// store. Streams that were imported before the error are complete, but for a memory that is taken in
+/// parts; importing the file again goes on.
 pub async fn import<R: Read>(
     store: &dyn Store,
     how: &Importing<'_>,
     mut open: impl FnMut() -> Result<R, StoreError>,
 ) -> Result<ImportReport, StoreError> {
-    let incoming = survey(store, how, PortableReader::open(open()?)?).await?;
+    let (incoming, unwanted) = survey(store, how, PortableReader::open(open()?)?).await?;
     let mut report = ImportReport::default();
     let mut wanted = plan(store, &incoming, how, &mut report).await?;
     let present = report.present.iter();
     let mut runs: Vec<StreamId> = present.filter(|s| is_run(s)).cloned().collect();
     if !wanted.is_empty() {
         let mut reader = PortableReader::open(open()?)?;
-        take(store, &mut reader, &mut wanted, &mut report).await?;
+        take(store, &mut reader, &mut wanted, &unwanted, &mut report).await?;
     }
     runs.extend(report.imported.keys().filter(|s| is_run(s)).cloned());
     store.let_go_on(&runs).await?;
@@ -96,14 +130,15 @@ async fn take<R: Read>(
     store: &dyn Store,
     reader: &mut PortableReader<R>,
     wanted: &mut BTreeMap<StreamId, Wanted>,
+    unwanted: &HashSet<Hash>,
     report: &mut ImportReport,
 ) -> Result<(), StoreError> {
-    let mut events: BTreeMap<StreamId, Vec<Vec<u8>>> = BTreeMap::new();
     let mut pieces: Vec<Piece> = Vec::new();
     let mut pieces_bytes = 0;
     let mut to_erase: Vec<(StreamId, u64)> = Vec::new();
     while let Some(item) = reader.next()? {
         let (event, bytes, version) = match item {
+            Item::Piece { hash, .. } if unwanted.contains(&hash) => continue,
             Item::Piece { hash, bytes } => {
                 pieces_bytes += bytes.len();
                 pieces.push(Piece { hash, bytes });
@@ -122,35 +157,29 @@ async fn take<R: Read>(
             } => (event, bytes, version),
         };
         let stream = event.stream.clone();
-        let Some(want) = wanted.get(&stream) else {
+        let Some(want) = wanted.get_mut(&stream) else {
             continue;
         };
         if event.sequence > want.from.sequence {
-            let bytes = match want.to == stream {
-                true => bytes,
-                false => renamed(&event, &stream, &want.to).encode(),
-            };
             // What is here already may be forgotten by now.
             if forgotten_by(&event).any(|sequence| sequence <= want.from.sequence) {
                 to_erase.push((want.to.clone(), event.sequence));
             }
-            events.entry(stream.clone()).or_default().push(bytes);
+            want.event(match want.to == stream {
+                true => bytes,
+                false => renamed(&event, &stream, &want.to).encode(),
+            });
         }
-        if version == want.head
-            && let Some(want) = wanted.remove(&stream)
-        {
-            let events = events.remove(&stream).unwrap_or_default();
-            report.events += events.len() as u64;
-            let foreign = Foreign {
-                stream: want.to.clone(),
-                original: stream,
-                after: want.from,
-                events,
-                head: want.head,
-            };
-            pieces_bytes = 0;
-            let pieces = std::mem::take(&mut pieces);
-            store.take_over(pieces, vec![foreign]).await?;
+        let is_whole = version == want.head;
+        if !is_whole && !want.is_full() {
+            continue;
+        }
+        let part = want.part(stream.clone(), version);
+        report.events += part.events.len() as u64;
+        pieces_bytes = 0;
+        let pieces = std::mem::take(&mut pieces);
+        store.take_over(pieces, vec![part]).await?;
+        if is_whole && let Some(want) = wanted.remove(&stream) {
             let head = store.head(&want.to).await?;
             let head = head.ok_or_else(|| {
                 StoreError::damaged(want.to.to_string(), "what was imported", "nothing")
@@ -164,23 +193,28 @@ async fn take<R: Read>(
     Ok(())
 }
 
-/// Verifies all of a file, and notes what it has of each stream.
+/// Verifies all of a file, and notes what it has of each stream, and which pieces are not to be stored.
 async fn survey<R: Read>(
     store: &dyn Store,
     how: &Importing<'_>,
     mut reader: PortableReader<R>,
-) -> Result<BTreeMap<StreamId, Incoming>, StoreError> {
+) -> Result<(BTreeMap<StreamId, Incoming>, HashSet<Hash>), StoreError> {
     let mut incoming: BTreeMap<StreamId, Incoming> = BTreeMap::new();
     let mut heads: BTreeMap<StreamId, Option<Version>> = BTreeMap::new();
+    let mut pieces = Pieces::default();
     while let Some(item) = reader.next()? {
-        let Item::Event {
-            event,
-            bytes,
-            version,
-        } = item
-        else {
-            continue;
+        let (event, bytes, version) = match item {
+            Item::Piece { hash, bytes } => {
+                pieces.piece(hash, &bytes);
+                continue;
+            }
+            Item::Event {
+                event,
+                bytes,
+                version,
+            } => (event, bytes, version),
         };
+        pieces.event(&event);
         let stream = event.stream;
         if event.clock >= COUNT_LIMIT / 2 {
             // This store's clock would go on from there.
@@ -188,7 +222,12 @@ async fn survey<R: Read>(
             return Err(refused(&stream, why));
         }
         if !heads.contains_key(&stream) {
-            let here = store.head(how.rename.unwrap_or(&stream)).await?;
+            let name = how.rename.unwrap_or(&stream);
+            let here = store.head(name).await?;
+            if let Some(head) = here {
+                let forgotten = forgotten_in(store, name, head).await?;
+                pieces.forgotten(&stream, forgotten);
+            }
             heads.insert(stream.clone(), here);
         }
         let here = heads.get(&stream).copied().flatten();
@@ -205,7 +244,7 @@ async fn survey<R: Read>(
             entry.here = Some(version.hash);
         }
     }
-    Ok(incoming)
+    Ok((incoming, pieces.unwanted()))
 }
 
 /// Decides what to do with each stream, before anything is written.
@@ -245,11 +284,27 @@ async fn plan(
             Some(here) if found.here == Some(here.hash) => here,
             Some(here) => return Err(another_history(&to, here.sequence)),
         };
-        if let Some(limit) = how.stream_limit_bytes {
-            within("the events of a stream to be imported", found.bytes, limit)?;
-        }
-        let head = found.head;
-        wanted.insert(stream.clone(), Wanted { to, from, head });
+        // Who is interrupted goes on with a memory under its own name. A run must not be driven before
+        // it is whole.
+        let may_be_in_parts = stream.kind() == StreamKind::Memory && to == *stream;
+        let part_bytes = match how.stream_limit_bytes {
+            Some(limit) if may_be_in_parts && found.bytes > limit => Some(limit / 2),
+            Some(limit) => {
+                within("the events of a stream to be imported", found.bytes, limit)?;
+                None
+            }
+            None => None,
+        };
+        let want = Wanted {
+            to,
+            from,
+            head: found.head,
+            part_bytes,
+            at: from,
+            events: Vec::new(),
+            bytes: 0,
+        };
+        wanted.insert(stream.clone(), want);
     }
     Ok(wanted)
 }
