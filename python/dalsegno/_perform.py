@@ -68,7 +68,8 @@ class Body:
     beside = False
     """On another thread, or in another task: so that it can be left when it takes too long."""
     raised: BaseException | None = None
-    _written: tuple[str, Any] | None = None
+    written: tuple[str, Any] | None = None
+    """Its result, if it was done here: as JSON, and as that is read."""
 
     def __init__(
         self,
@@ -94,8 +95,8 @@ class Body:
 
     def result(self, text: str) -> Any:
         """What the code sees of a result."""
-        if self._written is not None and self._written[0] == text:
-            return self._written[1]
+        if self.written is not None and self.written[0] == text:
+            return self.written[1]
         return read_with(self.coder(), text)
 
     def coder(self) -> Coder:
@@ -111,11 +112,11 @@ class Body:
 
     def write(self, value: Any) -> str:
         try:
-            self._written = write_and_read_with(self.coder(), value)
+            self.written = write_and_read_with(self.coder(), value)
         except Exception as e:
             what = type_words(type(value))
             raise NotSerialisable(f"it gave a {what}, which cannot be recorded: {e}") from e
-        return self._written[0]
+        return self.written[0]
 
     def ended(self, step: Step, asked: int, value: Any, hears: bool) -> tuple[Any, ...] | None:
         """The function has returned; who `hears` is told at once what becomes of that, if it waits for no loop."""
@@ -178,6 +179,9 @@ def perform(frame: Frame, step: Step, body: Body, told: tuple[Any, ...] | None =
             told = step.hear()
         what = told[0]
         if what == "done":
+            written = body.written
+            if written is not None and written[0] == told[1]:
+                return written[1]
             return result_of(frame, body.name, body.result, told[1])
         if what == "failed":
             raise body.failure(told[1])

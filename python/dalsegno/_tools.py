@@ -12,7 +12,7 @@ from . import _threads
 from ._calls import Signature, check_function, is_async, name_of, wants_key
 from ._dalsegno import Call, Manner
 from ._errors import BadUse, NotSerialisable
-from ._frames import PLACE, InStep, frame
+from ._frames import PLACE, Execution, Frame, InStep, frame
 from ._perform import UNKNOWN, Body, Ear, Probe, StepCall, perform, result_of
 
 P = ParamSpec("P")
@@ -89,20 +89,23 @@ class Tool(Generic[P, R_co]):
         functools.update_wrapper(self, code)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        found = frame()
-        if found is None:
+        place = PLACE.get()
+        if type(place) is not Frame:
             return self._plain(args, kwargs)
-        is_async = found.execution.tasks is not None
-        if is_async and not self.is_async:
-            raise BadUse(
-                f"tool {self.name!r} is a plain function, and would stop the event loop: make it `async def`, or "
-                f"write `await dalsegno.to_thread({self.name}, …)`"
+        place.check()
+        if (place.execution.tasks is not None) is not self.is_async:
+            raise self._in_the_wrong_agent(place.execution)
+        return cast(R_co, self._step(place, args, kwargs, self.code))
+
+    def _in_the_wrong_agent(self, execution: Execution) -> BadUse:
+        if self.is_async:
+            return BadUse(
+                f"tool {self.name!r} is async, and agent {execution.agent!r} is not: make the agent `async def`"
             )
-        if self.is_async and not is_async:
-            raise BadUse(
-                f"tool {self.name!r} is async, and agent {found.execution.agent!r} is not: make the agent `async def`"
-            )
-        return cast(R_co, self._step(found, args, kwargs, self.code))
+        return BadUse(
+            f"tool {self.name!r} is a plain function, and would stop the event loop: make it `async def`, or "
+            f"write `await dalsegno.to_thread({self.name}, …)`"
+        )
 
     def _plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
         place = PLACE.get()
