@@ -96,7 +96,7 @@ class Tool(Generic[P, R_co]):
         if is_async and not self.is_async:
             raise BadUse(
                 f"tool {self.name!r} is a plain function, and would stop the event loop: make it `async def`, or "
-                f"write `await dalsegno.to_thread({self.name}, …)`"
+                f"write `await dalsegno.aio.to_thread({self.name}, …)`"
             )
         if self.is_async and not is_async:
             raise BadUse(
@@ -289,16 +289,18 @@ def model(
 def to_thread(called: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
     """Calls a plain tool from an async agent: on a thread, so that the event loop goes on.
 
-    >>> pages = await asyncio.gather(*(dalsegno.to_thread(fetch, url) for url in urls))
+    >>> pages = await asyncio.gather(*(dalsegno.aio.to_thread(fetch, url) for url in urls))
     """
     if isinstance(called, MethodType):
         bound = called.__self__
         called, args = called.__func__, (bound, *args)
+    if not isinstance(called, Tool):
+        raise BadUse(f"{called!r} is no tool: decorate it with @dalsegno.tool, or call it in one")
     if called.is_async:
         raise BadUse(f"tool {called.name!r} is async: write `await {called.name}(…)`")
     found = frame()
     if found is None or found.execution.tasks is None:
-        raise BadUse(f"dalsegno.to_thread({called.name}, …) belongs into the code of an async agent")
+        raise BadUse(f"dalsegno.aio.to_thread({called.name}, …) belongs into the code of an async agent")
 
     def code(*args: Any, **kwargs: Any) -> Any:
         return _threads.awaited(lambda: called.code(*args, **kwargs))

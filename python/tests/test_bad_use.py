@@ -402,15 +402,18 @@ async def blocks(how: str) -> Any:
             return await asyncio.to_thread(look, 1)
         case "async to_thread":
             return await dalsegno.aio.to_thread(alook, 1)
+        case "no tool":
+            return await dalsegno.aio.to_thread(one, 1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("tool", "would stop the event loop"),
+        ("tool", r"would stop the event loop: .*`await dalsegno\.aio\.to_thread\(look"),
         ("sleep", "write `await dalsegno.aio.sleep"),
-        ("to_thread", "used from another thread"),
+        ("to_thread", r"used from another thread .*dalsegno\.aio\.to_thread for"),
         ("async to_thread", "write `await alook"),
+        ("no tool", "<function one .* is no tool: decorate it"),
     ],
 )
 def test_plain_steps_in_an_async_agent(opened: Open, how: str, words: str) -> None:
