@@ -15,7 +15,7 @@ from ._calls import Signature, check_function, is_async, name_of
 from ._dalsegno import Ctx
 from ._errors import BadUse, NotSerialisable, Unwind
 from ._frames import PLACE, Execution, Frame
-from ._raising import failure_of, is_carried
+from ._raising import failure_of, is_carried, leaves
 from ._values import type_words, write
 
 P = ParamSpec("P")
@@ -191,9 +191,13 @@ _BROKEN = (NameError, AttributeError, ImportError, SyntaxError, AssertionError)
 def _failed(ctx: Ctx, error: Exception) -> None:
     """The code has raised."""
     failure = failure_of(error)
-    if isinstance(error, _BROKEN) and not is_carried(error):
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        ctx.broken(f"{failure.message} ({os.path.basename(where.filename)}:{where.lineno})", failure)
+    # Also one in a task of a group, which the group raises with others.
+    mistakes = (leaf for leaf in leaves(error) if isinstance(leaf, _BROKEN) and not is_carried(leaf))
+    mistake = next(mistakes, None)
+    if mistake is not None:
+        where = traceback.extract_tb(mistake.__traceback__)[-1]
+        message = failure_of(mistake).message
+        ctx.broken(f"{message} ({os.path.basename(where.filename)}:{where.lineno})", failure)
     else:
         ctx.failed(failure)
 
