@@ -423,3 +423,25 @@ def test_another_task_factory_keeps_working(place: Path, factory: Any) -> None:
             assert (await app.replay("r")).same
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_around", [False, True], ids=["instead", "around"])
+def test_a_task_factory_that_is_set_later_keeps_working(place: Path, is_around: bool) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with await aio.open(place, agents=[branchy]) as app:
+            await app.run(branchy, "r", 2, False)
+            ours = cast(Any, loop.get_task_factory())
+
+            def factory(loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> Any:
+                LOG.append("made")
+                return ours(loop, coro, **more) if is_around else asyncio.Task(coro, loop=loop, **more)
+
+            loop.set_task_factory(factory)
+            await app.run(branchy, "s", 2, False)
+            assert "made" in LOG
+            # Its tasks have the names that they had.
+            assert (await app.replay("r")).same
+            assert (await app.replay("s")).same
+
+    asyncio.run(main())
