@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import os
 import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from . import _tasks, _threads
-from ._calls import Signature, check_function, is_async, name_of
+from ._calls import Signature, check_function, is_async, name_of, wrap
 from ._dalsegno import Ctx
 from ._errors import BadUse, NotSerialisable, Unwind
 from ._frames import PLACE, Execution, Frame
@@ -55,6 +54,7 @@ class Agent(Generic[P, R_co]):
     """A function whose executions are runs. Called by itself, it is the plain function that it was."""
 
     __qualname__: str
+    __dalsegno_made__ = "an agent"
 
     def __init__(self, code: Callable[..., Any], name: str | None, is_loop: bool = False) -> None:
         check_function(code, "agents")
@@ -63,7 +63,14 @@ class Agent(Generic[P, R_co]):
         self.name = name or name_of(code)
         self.is_async = is_async(code)
         self.signature = Signature(code)
-        functools.update_wrapper(self, code)
+        wrap(self, code)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if next(iter(self.signature.signature.parameters), None) in ("self", "cls"):
+            raise TypeError(
+                f"agent {self.name!r} is a method of {owner.__name__}, whose object is gone when the run is taken up: "
+                "make it a function, or a @staticmethod above @dalsegno.agent"
+            )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         return self.code(*args, **kwargs)

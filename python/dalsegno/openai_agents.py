@@ -37,6 +37,7 @@ from ._errors import BadUse
 from ._frames import PLACE, Frame, current_call
 from ._openai_session import DalsegnoSession
 from ._scopes import SCOPE, Effect, Manner, Scope, current, here, inside, step
+from ._times import Time
 from ._tools import Retry
 
 __all__ = ["DalsegnoSession", "DurableModel", "DurableProvider", "DurableRunner", "durable", "function_tool"]
@@ -127,7 +128,7 @@ def function_tool(
     *,
     effect: Effect = "once",
     retries: int | Retry = 1,
-    timeout: float | None = None,
+    timeout: Time | None = None,
     probe: Callable[..., Any] | None = None,
     not_done: Iterable[type[BaseException]] = (),
     **options: Any,
@@ -138,7 +139,7 @@ def function_tool(
     *,
     effect: Effect = "once",
     retries: int | Retry = 1,
-    timeout: float | None = None,
+    timeout: Time | None = None,
     probe: Callable[..., Any] | None = None,
     not_done: Iterable[type[BaseException]] = (),
     **options: Any,
