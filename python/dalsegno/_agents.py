@@ -7,7 +7,7 @@ import contextvars
 import os
 import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from . import _tasks, _threads
 from ._calls import Signature, check_function, is_async, name_of, wrap
@@ -107,10 +107,24 @@ class Agent(Generic[P, R_co]):
         return f"<dalsegno agent {self.name}>"
 
 
+class PlainAgent(Agent[P, R_co]):
+    """An agent that is a plain function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        return cast(R_co, self.code(*args, **kwargs))
+
+
+class AsyncAgent(Agent[P, R_co]):
+    """An agent whose function is to be awaited."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        return cast("Coroutine[Any, Any, R_co]", self.code(*args, **kwargs))
+
+
 @overload
-def agent(code: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+def agent(code: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncAgent[P, R]: ...  # type: ignore[overload-overlap]
 @overload
-def agent(code: Callable[P, R], /) -> Agent[P, R]: ...
+def agent(code: Callable[P, R], /) -> PlainAgent[P, R]: ...
 @overload
 def agent(*, name: str | None = None) -> _Maker: ...
 @overload
@@ -130,7 +144,7 @@ def agent(code: Callable[..., Any] | None = None, /, *, name: str | None = None,
     """
     if code is None:
         return _LoopMaker(name) if loop else _Maker(name)
-    return Agent(code, name)
+    return _Maker(name)(code)
 
 
 class _Maker:
@@ -138,11 +152,13 @@ class _Maker:
         self._name = name
 
     @overload
-    def __call__(self, code: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+    def __call__(  # type: ignore[overload-overlap]
+        self, code: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncAgent[P, R]: ...
     @overload
-    def __call__(self, code: Callable[P, R], /) -> Agent[P, R]: ...
+    def __call__(self, code: Callable[P, R], /) -> PlainAgent[P, R]: ...
     def __call__(self, code: Callable[..., Any], /) -> Any:
-        return Agent(code, self._name)
+        return (AsyncAgent if is_async(code) else PlainAgent)(code, self._name)
 
 
 class _LoopMaker:
