@@ -15,7 +15,7 @@ from ._dalsegno import Ctx
 from ._errors import BadUse, NotSerialisable, Unwind
 from ._frames import PLACE, Execution, Frame
 from ._raising import failure_of, is_carried, leaves
-from ._values import type_words, write
+from ._values import check_back, type_words, write_and_read_with
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,7 +80,8 @@ class Agent(Generic[P, R_co]):
         text = self.signature.write(args, kwargs, f"agent {self.name!r}")
         try:
             # What cannot be read is told now: the run could never begin.
-            self.signature.read(text)
+            found, named = self.signature.read(text)
+            check_back(dict(self.signature.bind(args, kwargs)), dict(self.signature.bind(tuple(found), named)))
         except NotSerialisable:
             raise
         except Exception as e:
@@ -90,9 +91,7 @@ class Agent(Generic[P, R_co]):
     def write_result(self, value: Any) -> str:
         """The result of a run, as it is recorded."""
         try:
-            text = write(value, self.signature.hint("return"))
-            self.signature.result(text)
-            return text
+            return write_and_read_with(self.signature.coder("return"), value)[0]
         except NotSerialisable:
             raise
         except Exception as e:
