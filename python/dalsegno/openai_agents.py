@@ -53,6 +53,8 @@ _AT_THE_PROVIDER = (
     agents.WebSearchTool,
 )
 """Tools that the provider of the model uses: what they do is a part of its answer."""
+_FAILED = ("response.failed", "response.incomplete", "response.error", "error")
+"""Events after which there is no answer."""
 _MANNER = "__dalsegno_manner__"
 _ASKED = Manner(effect="read_only")
 
@@ -335,7 +337,8 @@ class DurableModel(Model):
             async for event in self._model.stream_response(*args, **kwargs):
                 if isinstance(event, ResponseCompletedEvent):
                     last[:] = [event]
-                else:
+                elif event.type not in _FAILED:
+                    # That it failed is told when that is recorded: who hears of it goes another way from there on.
                     events.put_nowait(event)
             if not last:
                 raise agents.ModelBehaviorError("the stream of the model ended without an answer")
