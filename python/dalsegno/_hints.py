@@ -10,6 +10,7 @@ import collections.abc
 import dataclasses
 import enum
 import functools
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -156,11 +157,23 @@ def _fields(
 
 def _hints(of: type, args: tuple[Any, ...] = ()) -> dict[str, Any]:
     try:
-        hints = typing.get_type_hints(of)
+        is_old = sys.version_info < (3, 11) and dataclasses.is_dataclass(of)
+        hints = _hints_of_fields(of) if is_old else typing.get_type_hints(of)
         given = _parameters(of, args)
         return {name: _given(hint, given) for name, hint in hints.items()} if given else hints
     except Exception as e:  # A name that exists for type checkers only, or not any more.
         raise Unwritable(f"the type hints of {type_words(of)} cannot be read: {e}") from e
+
+
+def _hints_of_fields(of: Any) -> dict[str, Any]:
+    """Those of a dataclass, without what is given to its constructor only: Python 3.10 cannot read `InitVar`."""
+    names = {field.name for field in dataclasses.fields(of)}
+    found: dict[str, Any] = {}
+    for base in reversed(of.__mro__):
+        said = {name: hint for name, hint in vars(base).get("__annotations__", {}).items() if name in names}
+        without = type(base.__name__, (), {"__annotations__": said, "__module__": base.__module__})
+        found |= typing.get_type_hints(without, localns=dict(vars(base)))
+    return found
 
 
 def _parameters(of: type, args: tuple[Any, ...]) -> dict[Any, Any]:
