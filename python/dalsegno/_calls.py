@@ -176,9 +176,9 @@ class Signature:
             except NotSerialisable:
                 raise
             except Exception as e:
+                way_out = f" (or leave it out of the record: ignore={name!r})" if what.startswith("step ") else ""
                 raise NotSerialisable(
-                    f"{what}: its argument {name!r}, a {type_words(type(value))}, cannot be recorded: {e} "
-                    f"(or leave it out of the record: ignore={name!r})"
+                    f"{what}: its argument {name!r}, a {type_words(type(value))}, cannot be recorded: {e}{way_out}"
                 ) from e
             written.append(f'"{name}":{text}')
         return "{" + ",".join(written) + "}"

@@ -66,8 +66,10 @@ def test_an_argument_that_cannot_be_recorded_names_the_step_and_the_type(opened:
 )
 def test_plain_values_that_are_too_much(opened: Open, value: Any, words: str) -> None:
     app = opened(gives_back)
-    with pytest.raises(dalsegno.NotSerialisable, match=f"agent 'gives_back': its argument 'what', {words}"):
+    with pytest.raises(dalsegno.NotSerialisable, match=f"agent 'gives_back': its argument 'what', {words}") as caught:
         app.run(gives_back, "r", value)
+    # An agent could not be given it again.
+    assert "ignore=" not in str(caught.value)
     with pytest.raises(dalsegno.NotSerialisable, match="signal 'go'"):
         app.signal("r", "go", value)
 
