@@ -167,7 +167,7 @@ def problem(parts: tuple[Any, ...]) -> Exception:
     name, words, run, failure = parts
     if name == "RunFailed":
         return run_failed(words, run, None if failure is None else Failure(*failure))
-    error: Exception = getattr(_errors, name, _errors.Error)(words)
+    error: Exception = getattr(_errors, name, _errors.Error)(_in_python(words))
     if isinstance(error, RunError):
         error.run = run
     return error
@@ -387,9 +387,14 @@ def statuses(status: Iterable[str]) -> list[str]:
     return wanted
 
 
+def _in_python(words: str) -> str:
+    """What the core advises, as it is called here."""
+    return words.replace("or branch on ctx.patched", "or branch on dalsegno.patched")
+
+
 def read_why(text: str | None) -> Why:
     """As the core tells it."""
-    details, words = read(text or "[]")
+    details, words = read(_in_python(text or "[]"))
     return Why(details["standing"], details["because"], details["to_do"], details, words)
 
 

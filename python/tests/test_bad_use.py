@@ -288,6 +288,8 @@ def test_code_that_was_changed_is_a_mismatch_with_both_sides(
         app.get("r").result()
     assert then in str(caught.value)
     assert now in str(caught.value)
+    for words in (str(caught.value), str(app.why("r")), app.why("r").to_do):
+        assert "branch on dalsegno.patched" in words
     assert LOG == []
     assert not app.replay("r").same
     # With the old code back, it goes on.
