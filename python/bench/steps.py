@@ -230,8 +230,8 @@ def main() -> None:
             if syncs:
                 line |= {"fdatasync_us": 1e6 * sync, "ratio": median / sync}
             found.append(line)
-        for row, agent in (("read_only", looks), ("once", acts)):
-            rate = many(folder / f"many {row}", agent, 64, 50)
+        for row, plain in (("read_only", looks), ("once", acts)):
+            rate = many(folder / f"many {row}", plain, 64, 50)
             found.append({"row": f"{row}, 64 at once", "steps_a_second": round(rate)})
         for row, agent in (("read_only async", looks_async), ("once async", acts_async)):
             rate = asyncio.run(many_async(folder / f"many {row}", agent, 64, 50))

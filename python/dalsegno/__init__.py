@@ -87,6 +87,7 @@ from ._perform import DID_NOT_HAPPEN, UNKNOWN, Probe, happened
 from ._remote import Remote
 from ._resources import Resource
 from ._steps import Answer, PlanStep
+from ._times import Time as _Time
 from ._tools import Approval, Retry, Tool, model, tool
 
 __all__ = [
@@ -191,7 +192,6 @@ __all__ = [
 _P = _ParamSpec("_P")
 _R = _TypeVar("_R")
 _T = _TypeVar("_T")
-_Time = float | _datetime.timedelta
 
 
 def sleep(time: _Time) -> None:

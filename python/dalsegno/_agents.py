@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import os
 import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from . import _tasks, _threads
-from ._calls import Signature, check_function, is_async, name_of
+from ._calls import Signature, check_function, is_async, name_of, wrap
 from ._dalsegno import Ctx
 from ._errors import BadUse, NotSerialisable, Unwind
 from ._frames import PLACE, Execution, Frame
-from ._raising import failure_of, is_carried
-from ._values import type_words, write
+from ._raising import failure_of, is_carried, leaves
+from ._values import check_back, type_words, write_and_read_with
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,6 +54,7 @@ class Agent(Generic[P, R_co]):
     """A function whose executions are runs. Called by itself, it is the plain function that it was."""
 
     __qualname__: str
+    __dalsegno_made__ = "an agent"
 
     def __init__(self, code: Callable[..., Any], name: str | None, is_loop: bool = False) -> None:
         check_function(code, "agents")
@@ -63,7 +63,14 @@ class Agent(Generic[P, R_co]):
         self.name = name or name_of(code)
         self.is_async = is_async(code)
         self.signature = Signature(code)
-        functools.update_wrapper(self, code)
+        wrap(self, code)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if next(iter(self.signature.signature.parameters), None) in ("self", "cls"):
+            raise TypeError(
+                f"agent {self.name!r} is a method of {owner.__name__}, whose object is gone when the run is taken up: "
+                "make it a function, or a @staticmethod above @dalsegno.agent"
+            )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         return self.code(*args, **kwargs)
@@ -73,7 +80,8 @@ class Agent(Generic[P, R_co]):
         text = self.signature.write(args, kwargs, f"agent {self.name!r}")
         try:
             # What cannot be read is told now: the run could never begin.
-            self.signature.read(text)
+            found, named = self.signature.read(text)
+            check_back(dict(self.signature.bind(args, kwargs)), dict(self.signature.bind(tuple(found), named)))
         except NotSerialisable:
             raise
         except Exception as e:
@@ -83,9 +91,7 @@ class Agent(Generic[P, R_co]):
     def write_result(self, value: Any) -> str:
         """The result of a run, as it is recorded."""
         try:
-            text = write(value, self.signature.hint("return"))
-            self.signature.result(text)
-            return text
+            return write_and_read_with(self.signature.coder("return"), value)[0]
         except NotSerialisable:
             raise
         except Exception as e:
@@ -100,10 +106,24 @@ class Agent(Generic[P, R_co]):
         return f"<dalsegno agent {self.name}>"
 
 
+class PlainAgent(Agent[P, R_co]):
+    """An agent that is a plain function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        return cast(R_co, self.code(*args, **kwargs))
+
+
+class AsyncAgent(Agent[P, R_co]):
+    """An agent whose function is to be awaited."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        return cast("Coroutine[Any, Any, R_co]", self.code(*args, **kwargs))
+
+
 @overload
-def agent(code: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+def agent(code: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncAgent[P, R]: ...  # type: ignore[overload-overlap]
 @overload
-def agent(code: Callable[P, R], /) -> Agent[P, R]: ...
+def agent(code: Callable[P, R], /) -> PlainAgent[P, R]: ...
 @overload
 def agent(*, name: str | None = None) -> _Maker: ...
 @overload
@@ -123,7 +143,7 @@ def agent(code: Callable[..., Any] | None = None, /, *, name: str | None = None,
     """
     if code is None:
         return _LoopMaker(name) if loop else _Maker(name)
-    return Agent(code, name)
+    return _Maker(name)(code)
 
 
 class _Maker:
@@ -131,11 +151,13 @@ class _Maker:
         self._name = name
 
     @overload
-    def __call__(self, code: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+    def __call__(  # type: ignore[overload-overlap]
+        self, code: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncAgent[P, R]: ...
     @overload
-    def __call__(self, code: Callable[P, R], /) -> Agent[P, R]: ...
+    def __call__(self, code: Callable[P, R], /) -> PlainAgent[P, R]: ...
     def __call__(self, code: Callable[..., Any], /) -> Any:
-        return Agent(code, self._name)
+        return (AsyncAgent if is_async(code) else PlainAgent)(code, self._name)
 
 
 class _LoopMaker:
@@ -191,9 +213,13 @@ _BROKEN = (NameError, AttributeError, ImportError, SyntaxError, AssertionError)
 def _failed(ctx: Ctx, error: Exception) -> None:
     """The code has raised."""
     failure = failure_of(error)
-    if isinstance(error, _BROKEN) and not is_carried(error):
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        ctx.broken(f"{failure.message} ({os.path.basename(where.filename)}:{where.lineno})", failure)
+    # Also one in a task of a group, which the group raises with others.
+    mistakes = (leaf for leaf in leaves(error) if isinstance(leaf, _BROKEN) and not is_carried(leaf))
+    mistake = next(mistakes, None)
+    if mistake is not None:
+        where = traceback.extract_tb(mistake.__traceback__)[-1]
+        message = failure_of(mistake).message
+        ctx.broken(f"{message} ({os.path.basename(where.filename)}:{where.lineno})", failure)
     else:
         ctx.failed(failure)
 

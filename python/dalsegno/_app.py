@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
@@ -13,13 +12,13 @@ from ._agents import Agent
 from ._ask import Asks, Budget, Recovered, Replayed, RunInfo, Settings, Why
 from ._errors import BadUse
 from ._frames import PLACE, Frame
+from ._times import Time
 
 if TYPE_CHECKING:
     from ._memory import Memory
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Time = float | datetime.timedelta
 
 
 class Run(Generic[R]):

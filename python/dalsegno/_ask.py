@@ -18,9 +18,8 @@ from ._agents import Agent
 from ._calls import written
 from ._errors import BadUse, Failure, RunError
 from ._raising import run_failed
+from ._times import Time, seconds
 from ._values import read
-
-Time = float | datetime.timedelta
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Budget:
 
     def limits(self) -> tuple[int | None, int | None, int | None, float | None]:
         """As the core has it."""
-        return self.steps, self.tokens, self.cost_micros, _seconds(self.wall)
+        return self.steps, self.tokens, self.cost_micros, seconds(self.wall)
 
 
 @dataclass(frozen=True)
@@ -117,11 +116,11 @@ class Settings:
     ) -> None:
         self.resources = list((resources or {}).items())
         self.crash = crash
-        self.durability = 0.0 if durability == "strict" else _seconds(durability)
+        self.durability = 0.0 if durability == "strict" else seconds(durability)
         self.max_running = max_running
         self.queues = None if queues is None else list(queues)
-        self.lease = _seconds(lease)
-        self.stay = _seconds(stay)
+        self.lease = seconds(lease)
+        self.stay = seconds(stay)
         self.session = session
 
 
@@ -168,7 +167,7 @@ def problem(parts: tuple[Any, ...]) -> Exception:
     name, words, run, failure = parts
     if name == "RunFailed":
         return run_failed(words, run, None if failure is None else Failure(*failure))
-    error: Exception = getattr(_errors, name, _errors.Error)(words)
+    error: Exception = getattr(_errors, name, _errors.Error)(_in_python(words))
     if isinstance(error, RunError):
         error.run = run
     return error
@@ -388,19 +387,20 @@ def statuses(status: Iterable[str]) -> list[str]:
     return wanted
 
 
+def _in_python(words: str) -> str:
+    """What the core advises, as it is called here."""
+    return words.replace("or branch on ctx.patched", "or branch on dalsegno.patched")
+
+
 def read_why(text: str | None) -> Why:
     """As the core tells it."""
-    details, words = read(text or "[]")
+    details, words = read(_in_python(text or "[]"))
     return Why(details["standing"], details["because"], details["to_do"], details, words)
 
 
 def read_runs(text: str | None) -> list[RunInfo]:
     """As the core tells it."""
     return [_info(found) for found in read(text or "[]")]
-
-
-def _seconds(time: Any) -> float | None:
-    return time.total_seconds() if isinstance(time, datetime.timedelta) else time
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)

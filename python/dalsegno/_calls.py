@@ -32,8 +32,18 @@ def check_function(code: Any, what: str) -> None:
     if not callable(code):
         named = f"{type(code).__name__} {code!r}" if isinstance(code, (int, str)) else type(code).__name__
         raise TypeError(f"a {named} is no function: only functions can be made {what}")
+    made = getattr(code, "__dalsegno_made__", None)
+    if made is not None:
+        raise TypeError(f"{name_of(code)} is {made} already: decorate the function itself, once")
     if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise TypeError(f"{name_of(code)} is a generator, and what is recorded is one result: return a list")
+
+
+def wrap(made: Any, code: Callable[..., Any]) -> None:
+    """Lets what is made of a function look like it, and have what others have put on it; but not instead of its own."""
+    functools.update_wrapper(made, code, updated=())
+    for name, value in getattr(code, "__dict__", {}).items():
+        made.__dict__.setdefault(name, value)
 
 
 def _signature(code: Callable[..., Any]) -> inspect.Signature:
@@ -167,9 +177,9 @@ class Signature:
             except NotSerialisable:
                 raise
             except Exception as e:
+                way_out = f" (or leave it out of the record: ignore={name!r})" if what.startswith("step ") else ""
                 raise NotSerialisable(
-                    f"{what}: its argument {name!r}, a {type_words(type(value))}, cannot be recorded: {e} "
-                    f"(or leave it out of the record: ignore={name!r})"
+                    f"{what}: its argument {name!r}, a {type_words(type(value))}, cannot be recorded: {e}{way_out}"
                 ) from e
             written.append(f'"{name}":{text}')
         return "{" + ",".join(written) + "}"

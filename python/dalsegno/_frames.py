@@ -75,7 +75,7 @@ class Frame:
         if self._thread != get_ident():
             raise BadUse(
                 f"run {self.ctx.run!r} is used from another thread than its own: do it in the agent itself, or make "
-                "the agent async and use tasks, or dalsegno.to_thread for a plain tool"
+                "the agent async and use tasks, or dalsegno.aio.to_thread for a plain tool"
             )
         if execution.tasks is not None:
             self._check_task()

@@ -10,13 +10,13 @@ import collections.abc
 import dataclasses
 import enum
 import functools
-import inspect
-import json
+import sys
 import types
 import typing
 from collections.abc import Callable
 from typing import Any
 
+from ._models import model
 from ._plain import PLAIN, Coder, Json, Unwritable, dumps, has_tag, is_key, is_tagged, plain_of, read_plain, type_words
 
 
@@ -39,8 +39,13 @@ def _make(hint: Any) -> Coder:
     if type(hint).__name__ == "TypeAliasType":  # Of `type Name = …`, which is in Python since 3.12.
         return coder(hint.__value__)
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Annotated:
+    if origin is typing.Annotated or (not isinstance(origin, type) and getattr(origin, "_name", None) in _ASIDE):
         return coder(args[0])
+    if origin is typing.Literal:
+        # Of members of an enum, say.
+        return _union(tuple(dict.fromkeys(type(arg) for arg in args)))
+    if type(origin).__name__ == "TypeAliasType":
+        return coder(_given(origin.__value__, dict(zip(origin.__type_params__, args, strict=False))))
     if origin is typing.Union or origin is types.UnionType:
         return _union(args)
     if isinstance(hint, type) and origin is None:
@@ -48,6 +53,10 @@ def _make(hint: Any) -> Coder:
     if isinstance(origin, type):
         return _generic(origin, args) if args else PLAIN
     return PLAIN
+
+
+_ASIDE = frozenset(["Final", "Required", "NotRequired", "ReadOnly"])
+"""What a hint says besides its type. Of `typing_extensions` they stay in the hints of a class in Python 3.10."""
 
 
 def _class(of: type, args: tuple[Any, ...] = ()) -> Coder:
@@ -62,7 +71,7 @@ def _class(of: type, args: tuple[Any, ...] = ()) -> Coder:
         fields = {name: hints.get(name, Any) for name in of._fields}
         return _fields(of, fields, lambda items: of(**items))
     if hasattr(of, "model_validate_json") and hasattr(of, "model_dump"):
-        return _model(of)
+        return model(of)
     return PLAIN
 
 
@@ -93,34 +102,6 @@ def _dataclass(of: Any, hints: dict[str, Any]) -> Coder:
         return made
 
     return _fields(of, {field.name: hints.get(field.name, Any) for field in every}, make, frozenset(later))
-
-
-def _model(of: Any) -> Coder:
-    """Pydantic's, which knows best how its fields are written and read: by their names, if it can, not by an alias."""
-    by_name = "by_name" in inspect.signature(of.model_validate_json).parameters
-    names = {"by_alias": True, "by_name": True} if by_name else {}
-
-    def write_model(value: Any) -> Json:
-        if type(value) is not of:
-            return plain_of(value)
-        written = plain_of(value.model_dump(mode="json", round_trip=True, by_alias=not by_name))
-        written = written if type(written) is dict and not is_tagged(written) else {"$root": written}
-        if _SECRET in dumps(written) and read_model(written) != value:
-            raise Unwritable(f"a {type_words(of)} has a secret, which Pydantic does not write: give it to no step")
-        return written
-
-    def read_model(found: Json) -> Any:
-        if has_tag(found, "$root"):
-            found = found["$root"]
-        elif type(found) is not dict or is_tagged(found):
-            return read_plain(found)
-        return of.model_validate_json(json.dumps(read_plain(found)), **names)
-
-    return write_model, read_model
-
-
-_SECRET = "**********"
-"""What Pydantic writes for a `SecretStr`."""
 
 
 def _if(is_one: Callable[[Any], bool], write: Callable[[Any], Json], shape: type, read: Callable[[Json], Any]) -> Coder:
@@ -176,11 +157,34 @@ def _fields(
 
 def _hints(of: type, args: tuple[Any, ...] = ()) -> dict[str, Any]:
     try:
-        hints = typing.get_type_hints(of)
-        given = dict(zip(getattr(of, "__parameters__", ()), args, strict=False))
+        is_old = sys.version_info < (3, 11) and dataclasses.is_dataclass(of)
+        hints = _hints_of_fields(of) if is_old else typing.get_type_hints(of)
+        given = _parameters(of, args)
         return {name: _given(hint, given) for name, hint in hints.items()} if given else hints
     except Exception as e:  # A name that exists for type checkers only, or not any more.
         raise Unwritable(f"the type hints of {type_words(of)} cannot be read: {e}") from e
+
+
+def _hints_of_fields(of: Any) -> dict[str, Any]:
+    """Those of a dataclass, without what is given to its constructor only: Python 3.10 cannot read `InitVar`."""
+    names = {field.name for field in dataclasses.fields(of)}
+    found: dict[str, Any] = {}
+    for base in reversed(of.__mro__):
+        said = {name: hint for name, hint in vars(base).get("__annotations__", {}).items() if name in names}
+        without = type(base.__name__, (), {"__annotations__": said, "__module__": base.__module__})
+        found |= typing.get_type_hints(without, localns=dict(vars(base)))
+    return found
+
+
+def _parameters(of: type, args: tuple[Any, ...]) -> dict[Any, Any]:
+    """What the parameters of a generic class are, and those of the classes that it inherits from."""
+    given = dict(zip(getattr(of, "__parameters__", ()), args, strict=False))
+    for base in vars(of).get("__orig_bases__", of.__bases__):
+        origin = typing.get_origin(base) or base
+        if isinstance(origin, type) and origin is not object:
+            below = _parameters(origin, tuple(_given(arg, given) for arg in typing.get_args(base)))
+            given = {**below, **given}
+    return given
 
 
 def _given(hint: Any, given: dict[Any, Any]) -> Any:
@@ -197,23 +201,48 @@ def _generic(origin: type, args: tuple[Any, ...]) -> Coder:
     if origin is tuple:
         return _tuple(args)
     if origin in (set, frozenset):
-        tag = f"${origin.__name__}"
-        write_item, read_item = coder(args[0])
-        return (
-            lambda value: (
-                {tag: sorted(map(write_item, value), key=dumps)} if type(value) is origin else plain_of(value)
-            ),
-            lambda found: origin(map(read_item, found[tag])) if has_tag(found, tag) else read_plain(found),
-        )
+        return _set(origin, coder(args[0]))
     if issubclass(origin, collections.abc.Mapping):
         return _mapping(coder(args[0]), coder(args[1]))
-    if issubclass(origin, (list, collections.abc.Sequence, collections.abc.Iterable)) and len(args) == 1:
-        write_item, read_item = coder(args[0])
-        return (
-            lambda value: [write_item(item) for item in value] if type(value) is list else plain_of(value),
-            lambda found: [read_item(item) for item in found] if type(found) is list else read_plain(found),
-        )
+    if origin is list:
+        return _list(coder(args[0]))
+    if issubclass(origin, collections.abc.Iterable) and len(args) == 1:
+        return _several(args[0])
     return _class(origin, args)
+
+
+def _list(item: Coder) -> Coder:
+    write_item, read_item = item
+    return (
+        lambda value: [write_item(item) for item in value] if type(value) is list else plain_of(value),
+        lambda found: [read_item(item) for item in found] if type(found) is list else read_plain(found),
+    )
+
+
+def _set(of: Any, item: Coder) -> Coder:
+    tag = f"${of.__name__}"
+    write_item, read_item = item
+    return (
+        lambda value: {tag: sorted(map(write_item, value), key=dumps)} if type(value) is of else plain_of(value),
+        lambda found: of(map(read_item, found[tag])) if has_tag(found, tag) else read_plain(found),
+    )
+
+
+def _several(of: Any) -> Coder:
+    """A hint that does not say which container it is, as `Sequence[Part]`: by the one that comes."""
+    item = coder(of)
+    known: dict[type, Coder] = {
+        list: _list(item),
+        tuple: _tuple((of, ...)),
+        set: _set(set, item),
+        frozenset: _set(frozenset, item),
+    }
+
+    def read_one(found: Json) -> Any:
+        of_tag = next((kind for kind in known if has_tag(found, f"${kind.__name__}")), list)
+        return known[of_tag][1](found)
+
+    return (lambda value: known.get(type(value), PLAIN)[0](value)), read_one
 
 
 def _tuple(args: tuple[Any, ...]) -> Coder:

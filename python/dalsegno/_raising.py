@@ -14,9 +14,12 @@ import ast
 import builtins
 import re
 import sys
+from collections.abc import Iterator
 
 from ._errors import BadUse, Failure, NotDone, NotSerialisable, RunFailed, StepFailed, Terminal, of_failure
 
+_LEAVES_SHOWN = 8
+"""Of a group of exceptions."""
 _NAMED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:: |$)")
 
 
@@ -27,7 +30,7 @@ def failure_of(error: BaseException, not_done: tuple[type[BaseException], ...] =
         return carried
     if isinstance(error, StepFailed) and error.failure is not None:
         return error.failure
-    said = text_of(error)
+    said = _text_of_group(error) if _is_group(type(error)) else text_of(error)
     text = f"{type_name(type(error))}: {said}" if said else type_name(type(error))
     if isinstance(error, NotSerialisable):
         return Failure("encoding", "terminal", said)
@@ -46,6 +49,28 @@ def text_of(error: BaseException) -> str:
         return str(error).encode(errors="backslashreplace").decode()
     except Exception as e:
         return f"(it does not say what: {type_name(type(e))} in its __str__)"
+
+
+def _is_group(of: type) -> bool:
+    """Whether it is of several exceptions, as a `TaskGroup` raises them; before Python 3.11 those are of a package."""
+    return any(base.__name__ == "BaseExceptionGroup" for base in of.__mro__)
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions that a group is of, and those of groups in it; of another one, itself."""
+    if _is_group(type(error)):
+        for inner in getattr(error, "exceptions", ()):
+            yield from leaves(inner)
+    else:
+        yield error
+
+
+def _text_of_group(error: BaseException) -> str:
+    """What a group says, and what it is of: its own words say only how many there are."""
+    # In one order: which task failed first may differ when the run is taken up.
+    every = sorted(str(failure_of(leaf)) for leaf in leaves(error))
+    more = [f"and {len(every) - _LEAVES_SHOWN} more"] if len(every) > _LEAVES_SHOWN else []
+    return f"{text_of(error)}: {'; '.join(every[:_LEAVES_SHOWN] + more)}"
 
 
 def is_carried(error: BaseException) -> bool:
@@ -93,7 +118,8 @@ def _make(name: str, text: str) -> Exception | None:
     says = {"__str__": lambda _: text, "__module__": of.__module__, "__qualname__": of.__qualname__}
     try:
         like: type[Exception] = type(of.__name__, (of,), says)
-        made = like.__new__(like)
+        # Of a group there must be something inside; what that was is in its text.
+        made = like.__new__(like, text, [StepFailed(text)]) if _is_group(of) else like.__new__(like)
         made.args = (text,)
         return made
     except Exception:

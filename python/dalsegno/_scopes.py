@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from ._dalsegno import Ctx
 from ._errors import BadUse
 from ._frames import PLACE, Execution, Frame, frame
+from ._times import Time
 from ._tools import Retry, Tool
 
 _NAME_LIMIT_BYTES = 100
@@ -44,7 +45,7 @@ class Manner(NamedTuple):
 
     effect: Effect = "once"
     retries: int | Retry = 1
-    timeout: float | None = None
+    timeout: Time | None = None
     probe: Callable[..., Any] | None = None
     not_done: Iterable[type[BaseException]] = ()
 

@@ -6,20 +6,20 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import uuid
 from collections.abc import Callable, Coroutine, Iterable
 from types import MethodType
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 from ._agents import Agent
-from ._calls import Signature, check_function, is_async, name_of, written
+from ._calls import Signature, check_function, is_async, name_of, wrap, written
 from ._conversations import Said
 from ._dalsegno import Ctx, Step
 from ._errors import BadUse, Failure, StepTimeout
 from ._frames import frame, frame_for
 from ._perform import Body, Ear, make
 from ._resources import Resource
+from ._times import Time, seconds
 from ._values import write
 
 P = ParamSpec("P")
@@ -79,20 +79,12 @@ class Want(Generic[T]):
         return cast("Coroutine[Any, Any, T]", make(found, self.body(), self.step, self.then))
 
 
-def _seconds(time: float | datetime.timedelta) -> float:
-    return time.total_seconds() if isinstance(time, datetime.timedelta) else float(time)
-
-
-def _maybe(time: float | datetime.timedelta | None) -> float | None:
-    return None if time is None else _seconds(time)
-
-
 def _same(value: Any) -> Any:
     return value
 
 
-def sleep(time: float | datetime.timedelta) -> Want[None]:
-    return Want("sleep", lambda ctx, hear: ctx.sleep(_seconds(time), hear), _same)
+def sleep(time: Time) -> Want[None]:
+    return Want("sleep", lambda ctx, hear: ctx.sleep(seconds(time), hear), _same)
 
 
 def decide(name: str, choice: T, because: str) -> Want[T]:
@@ -108,15 +100,15 @@ def event(kind: str, content: Any) -> Want[None]:
     return Want("event", lambda ctx, hear: ctx.event(kind, shown, hear), _same)
 
 
-def signal(name: str, of: Any, timeout: float | datetime.timedelta | None) -> Want[Any]:
+def signal(name: str, of: Any, timeout: Time | None) -> Want[Any]:
     def take(came: list[Any]) -> Any:
         if came:
             return came[0]
-        raise_late = StepTimeout(f"signal {name!r} did not come within {_maybe(timeout)} s")
+        raise_late = StepTimeout(f"signal {name!r} did not come within {seconds(timeout)} s")
         raise_late.failure = Failure("timed-out", "terminal", str(raise_late))
         raise raise_late
 
-    return Want("signal", lambda ctx, hear: ctx.signal(name, _maybe(timeout), hear), take, list[of])
+    return Want("signal", lambda ctx, hear: ctx.signal(name, seconds(timeout), hear), take, list[of])
 
 
 def send_signal(run: str, name: str, content: Any) -> Want[None]:
@@ -124,13 +116,11 @@ def send_signal(run: str, name: str, content: Any) -> Want[None]:
     return Want("send_signal", lambda ctx, hear: ctx.send_signal(run, name, shown, hear), _same)
 
 
-def approval(
-    name: str, of: Any, expires: float | datetime.timedelta | None, wait: float | datetime.timedelta | None
-) -> Want[Answer]:
+def approval(name: str, of: Any, expires: Time | None, wait: Time | None) -> Want[Answer]:
     shown = None if of is None else written(of, f"approval {name!r}")
     return Want(
         "approval",
-        lambda ctx, hear: ctx.approval(name, shown, _maybe(expires), _maybe(wait), hear),
+        lambda ctx, hear: ctx.approval(name, shown, seconds(expires), seconds(wait), hear),
         lambda said: Answer(*said),
     )
 
@@ -203,13 +193,15 @@ def patched(change: str) -> Want[bool]:
 class PlanStep(Generic[P, R_co]):
     """A part of the plan; :func:`plan_step` makes it."""
 
+    __dalsegno_made__ = "a plan step"
+
     def __init__(self, code: Callable[P, R_co], name: str | None) -> None:
         check_function(code, "plan steps")
         self.code = code
         self.name = name or name_of(code)
         self.is_async = is_async(code)
         self.signature = Signature(code)
-        functools.update_wrapper(self, code)
+        wrap(self, code)
 
     @overload
     def __get__(self, instance: None, owner: type, /) -> PlanStep[P, R_co]: ...

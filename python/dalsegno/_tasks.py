@@ -136,15 +136,15 @@ def bell(loop: asyncio.AbstractEventLoop) -> Bell | None:
     return _BELLS[loop]
 
 
-_INSTALLED: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+_making: set[int] = set()
+"""For which coroutines a task is being made by a factory of ours."""
 
 
 def install(loop: asyncio.AbstractEventLoop) -> None:
-    """Has tasks that are made in runs numbered, on this loop."""
-    if loop in _INSTALLED:
-        return
-    _INSTALLED.add(loop)
+    """Has tasks that are made in runs numbered, on this loop; again, if somebody has set another factory since."""
     before: Any = loop.get_task_factory()
+    if hasattr(before, "__dalsegno_numbers__"):
+        return
 
     def make(loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> Any:
         if before is not None:
@@ -153,7 +153,8 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
 
     def factory(loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> Any:
         place = PLACE.get()
-        if not isinstance(place, Frame) or place.execution.tasks is None:
+        # A factory of ours has it numbered already, if somebody has put another one between the two.
+        if id(coro) in _making or not isinstance(place, Frame) or place.execution.tasks is None:
             return make(loop, coro, **more)
         tasks = place.execution.tasks
         if hasattr(coro, "__dalsegno_step__"):
@@ -169,14 +170,17 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
         if given is not None:
             given.run(PLACE.set, child)
         token = PLACE.set(child)
+        _making.add(id(coro))
         try:
             task = make(loop, coro, **more)
         finally:
+            _making.discard(id(coro))
             PLACE.reset(token)
         child.belongs_to(task)
         tasks.all.add(task)
         return task
 
+    setattr(factory, "__dalsegno_numbers__", True)  # noqa: B010
     loop.set_task_factory(factory)
 
 

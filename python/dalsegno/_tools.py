@@ -9,11 +9,12 @@ from types import MethodType
 from typing import Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 from . import _threads
-from ._calls import Signature, check_function, is_async, name_of, wants_key
+from ._calls import Signature, check_function, is_async, name_of, wants_key, wrap
 from ._dalsegno import Call, Manner
 from ._errors import BadUse, NotSerialisable
 from ._frames import PLACE, Execution, Frame, InStep, frame
 from ._perform import UNKNOWN, Body, Ear, Probe, StepCall, perform, result_of
+from ._times import Time, seconds
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -23,23 +24,23 @@ Effect = Literal["read_only", "idempotent", "once"]
 
 
 class Retry(NamedTuple):
-    """How often a step is tried, and how long it waits in between (seconds; cut by up to a half, at random).
+    """How often a step is tried, and how long it waits in between (cut by up to a half, at random).
 
     >>> @dalsegno.tool(effect="idempotent", retries=Retry(5, first=0.2, longest=10))
     ... def charge(amount: int, *, key: str) -> str: ...
     """
 
     attempts: int
-    first: float = 0.1
+    first: Time = 0.1
     factor: float = 2.0
-    longest: float = 60.0
+    longest: Time = 60.0
 
 
 class Approval(NamedTuple):
-    """That a person has to approve a call before it is made (seconds; `None` for ever)."""
+    """That a person has to approve a call before it is made (`None` for ever)."""
 
-    expires: float | None = None
-    wait: float | None = None
+    expires: Time | None = None
+    wait: Time | None = None
 
 
 class Tool(Generic[P, R_co]):
@@ -47,6 +48,7 @@ class Tool(Generic[P, R_co]):
 
     __name__: str
     __qualname__: str
+    __dalsegno_made__ = "a tool"
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class Tool(Generic[P, R_co]):
         effect: Effect,
         name: str | None,
         retries: int | Retry,
-        timeout: float | None,
+        timeout: Time | None,
         probe: Callable[..., Any] | None,
         approval: bool | Approval,
         not_done: Iterable[type[BaseException]],
@@ -71,7 +73,8 @@ class Tool(Generic[P, R_co]):
             raise ValueError(f"{self.name}: only a tool with effect='once' can be in doubt, and needs a probe")
         if probe is not None and not callable(probe):
             raise TypeError(f"{self.name}: its probe, a {type(probe).__name__}, is no function")
-        if timeout is not None and not timeout > 0:
+        limit = seconds(timeout)
+        if limit is not None and not limit > 0:
             raise ValueError(f"{self.name}: timeout={timeout} leaves no time: give seconds, or None")
         self.code = code
         self._words = f"step {self.name!r}"
@@ -84,9 +87,11 @@ class Tool(Generic[P, R_co]):
         self.signature = Signature(code, ignored, frozenset({"key"} if self.wants_key else ()))
         retry = retries if isinstance(retries, Retry) else Retry(max(1, retries))
         gate = approval if isinstance(approval, Approval) else Approval() if approval else None
-        self.is_model, self.effect, self.timeout = is_model, effect, timeout
-        self.manner = Manner(is_model, effect, retry, timeout, probe is not None, gate)
-        functools.update_wrapper(self, code)
+        self.is_model, self.effect, self.timeout = is_model, effect, limit
+        pauses = (retry.attempts, seconds(retry.first), retry.factor, seconds(retry.longest))
+        asks = None if gate is None else (seconds(gate.expires), seconds(gate.wait))
+        self.manner = Manner(is_model, effect, pauses, limit, probe is not None, asks)
+        wrap(self, code)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         place = PLACE.get()
@@ -104,7 +109,7 @@ class Tool(Generic[P, R_co]):
             )
         return BadUse(
             f"tool {self.name!r} is a plain function, and would stop the event loop: make it `async def`, or "
-            f"write `await dalsegno.to_thread({self.name}, …)`"
+            f"write `await dalsegno.aio.to_thread({self.name}, …)`"
         )
 
     def _plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
@@ -192,7 +197,7 @@ def tool(
     effect: Effect = "once",
     name: str | None = None,
     retries: int | Retry = 1,
-    timeout: float | None = None,
+    timeout: Time | None = None,
     probe: Callable[..., Probe | Awaitable[Probe]] | None = None,
     approval: bool | Approval = False,
     not_done: Iterable[type[BaseException]] = (),
@@ -205,7 +210,7 @@ def tool(
     effect: Effect = "once",
     name: str | None = None,
     retries: int | Retry = 1,
-    timeout: float | None = None,
+    timeout: Time | None = None,
     probe: Callable[..., Any] | None = None,
     approval: bool | Approval = False,
     not_done: Iterable[type[BaseException]] = (),
@@ -220,7 +225,7 @@ def tool(
     | ``probe`` | of a ``once`` tool that a crash left in doubt: asked, by the key, whether it happened; |
     | | without one a person is asked |
     | ``retries`` | how often it is tried in all, or a :class:`Retry` |
-    | ``timeout`` | seconds that one attempt may take |
+    | ``timeout`` | the time (seconds) that one attempt may take |
     | ``approval`` | a person has to approve exactly this call |
     | ``not_done`` | exceptions that say that it surely did not happen |
     | ``ignore`` | arguments that are not recorded |
@@ -256,7 +261,7 @@ def model(
     *,
     name: str | None = None,
     retries: int | Retry = 1,
-    timeout: float | None = None,
+    timeout: Time | None = None,
     ignore: str | Iterable[str] = (),
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def model(
@@ -265,7 +270,7 @@ def model(
     *,
     name: str | None = None,
     retries: int | Retry = 1,
-    timeout: float | None = None,
+    timeout: Time | None = None,
     ignore: str | Iterable[str] = (),
 ) -> Any:
     """Makes a function a call of a model: without an effect outside, but never the same twice, and paid for.
@@ -295,16 +300,18 @@ def model(
 def to_thread(called: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
     """Calls a plain tool from an async agent: on a thread, so that the event loop goes on.
 
-    >>> pages = await asyncio.gather(*(dalsegno.to_thread(fetch, url) for url in urls))
+    >>> pages = await asyncio.gather(*(dalsegno.aio.to_thread(fetch, url) for url in urls))
     """
     if isinstance(called, MethodType):
         bound = called.__self__
         called, args = called.__func__, (bound, *args)
+    if not isinstance(called, Tool):
+        raise BadUse(f"{called!r} is no tool: decorate it with @dalsegno.tool, or call it in one")
     if called.is_async:
         raise BadUse(f"tool {called.name!r} is async: write `await {called.name}(…)`")
     found = frame()
     if found is None or found.execution.tasks is None:
-        raise BadUse(f"dalsegno.to_thread({called.name}, …) belongs into the code of an async agent")
+        raise BadUse(f"dalsegno.aio.to_thread({called.name}, …) belongs into the code of an async agent")
 
     def code(*args: Any, **kwargs: Any) -> Any:
         return _threads.awaited(lambda: called.code(*args, **kwargs))

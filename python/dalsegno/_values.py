@@ -19,11 +19,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ._hints import coder
+from ._models import check_back
 from ._plain import INTACT, PLAIN, Coder, Json, Unwritable, dumps, register_written, type_words
 
 __all__ = [
     "Coder",
     "Unwritable",
+    "check_back",
     "coder",
     "dumps",
     "loads",
@@ -111,7 +113,10 @@ def write_and_read_with(coder: Coder, value: Any) -> tuple[str, Any]:
     text = write_with(coder, value)
     if coder is PLAIN and type(value) in INTACT:
         return text, value
-    return text, read_with(coder, text)
+    found = read_with(coder, text)
+    if coder is not PLAIN:
+        check_back(value, found)
+    return text, found
 
 
 def write_and_read(value: Any, hint: Any = Any) -> tuple[str, Any]:

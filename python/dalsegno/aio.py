@@ -35,6 +35,7 @@ from ._memory_given import Vector
 from ._memory_said import Change, Document, Found, Revision, Version
 from ._resources import Resource
 from ._steps import Answer
+from ._times import Time
 from ._tools import to_thread
 from ._values import read
 
@@ -67,7 +68,6 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-Time = float | datetime.timedelta
 
 
 def sleep(time: Time) -> Coroutine[Any, Any, None]:

@@ -37,6 +37,7 @@ from ._errors import BadUse
 from ._frames import PLACE, Frame, current_call
 from ._openai_session import DalsegnoSession
 from ._scopes import SCOPE, Effect, Manner, Scope, current, here, inside, step
+from ._times import Time
 from ._tools import Retry
 
 __all__ = ["DalsegnoSession", "DurableModel", "DurableProvider", "DurableRunner", "durable", "function_tool"]
@@ -52,6 +53,8 @@ _AT_THE_PROVIDER = (
     agents.WebSearchTool,
 )
 """Tools that the provider of the model uses: what they do is a part of its answer."""
+_FAILED = ("response.failed", "response.incomplete", "response.error", "error")
+"""Events after which there is no answer."""
 _MANNER = "__dalsegno_manner__"
 _ASKED = Manner(effect="read_only")
 
@@ -127,7 +130,7 @@ def function_tool(
     *,
     effect: Effect = "once",
     retries: int | Retry = 1,
-    timeout: float | None = None,
+    timeout: Time | None = None,
     probe: Callable[..., Any] | None = None,
     not_done: Iterable[type[BaseException]] = (),
     **options: Any,
@@ -138,7 +141,7 @@ def function_tool(
     *,
     effect: Effect = "once",
     retries: int | Retry = 1,
-    timeout: float | None = None,
+    timeout: Time | None = None,
     probe: Callable[..., Any] | None = None,
     not_done: Iterable[type[BaseException]] = (),
     **options: Any,
@@ -334,7 +337,8 @@ class DurableModel(Model):
             async for event in self._model.stream_response(*args, **kwargs):
                 if isinstance(event, ResponseCompletedEvent):
                     last[:] = [event]
-                else:
+                elif event.type not in _FAILED:
+                    # That it failed is told when that is recorded: who hears of it goes another way from there on.
                     events.put_nowait(event)
             if not last:
                 raise agents.ModelBehaviorError("the stream of the model ended without an answer")

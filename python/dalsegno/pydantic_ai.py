@@ -51,6 +51,7 @@ from . import _steps
 from ._errors import Terminal
 from ._frames import PLACE, Execution, Frame, current_call
 from ._scopes import Effect, Manner, Scope, current, here, inside, step
+from ._times import Time
 from ._tools import Retry
 
 __all__ = ["DalsegnoAgent", "DalsegnoDurability", "StepConfig"]
@@ -61,7 +62,7 @@ class StepConfig(TypedDict, total=False):
 
     effect: Effect
     retries: int | Retry
-    timeout: float | None
+    timeout: Time | None
     probe: Callable[..., Any] | None
     not_done: Iterable[type[BaseException]]
 

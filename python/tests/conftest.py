@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,10 @@ import pytest
 import dalsegno
 
 Open = Callable[..., dalsegno.App]
+
+if sys.version_info < (3, 11):
+    # Pydantic AI needs a newer Python.
+    collect_ignore = ["test_pydantic_ai.py", "test_docs_integrations.py"]
 
 
 @pytest.fixture(autouse=True)

@@ -303,6 +303,49 @@ def test_a_group_that_fails_leaves_the_others(opened: Open) -> None:
     assert "ValueError('broken')" in app.get("r").result()
 
 
+@dalsegno.tool(effect="read_only")
+async def fails(how: str) -> None:
+    raise ValueError(how)
+
+
+@dalsegno.agent
+async def group_is_left() -> None:
+    make_group: Any = getattr(asyncio, "TaskGroup", None)
+    async with make_group() as group:
+        group.create_task(fails("b"))
+        group.create_task(fails("a"))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="no TaskGroup")
+def test_a_run_that_fails_in_a_group_says_of_what(opened: Open) -> None:
+    words = r"ExceptionGroup: .*: step fails#1: ValueError: b; step fails#2: ValueError: a"
+    with pytest.raises(dalsegno.RunFailed, match=words):
+        opened(group_is_left).run(group_is_left, "r")
+
+
+@dalsegno.agent
+async def misspelt_in_a_group() -> str:
+    async def part() -> str:
+        if not LOG:
+            return misspelled  # type: ignore[name-defined,no-any-return]  # noqa: F821
+        return "mended"
+
+    make_group: Any = getattr(asyncio, "TaskGroup", None)
+    async with make_group() as group:
+        task = group.create_task(part())
+    return str(task.result())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="no TaskGroup")
+def test_a_mistake_in_a_task_of_a_group_does_not_end_the_run(opened: Open) -> None:
+    app = opened(misspelt_in_a_group)
+    with pytest.raises(dalsegno.NeedsAttention, match=r"NameError: name 'misspelled' .*\(test_async\.py:\d+\)"):
+        app.run(misspelt_in_a_group, "r")
+    LOG.append("mended")
+    app.clear_attention("r")
+    assert app.get("r").result() == "mended"
+
+
 @dalsegno.agent
 async def failing() -> None:
     raise LookupError("nothing")
@@ -378,5 +421,27 @@ def test_another_task_factory_keeps_working(place: Path, factory: Any) -> None:
         async with await aio.open(place, agents=[branchy]) as app:
             await app.run(branchy, "r", 2, False)
             assert (await app.replay("r")).same
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_around", [False, True], ids=["instead", "around"])
+def test_a_task_factory_that_is_set_later_keeps_working(place: Path, is_around: bool) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with await aio.open(place, agents=[branchy]) as app:
+            await app.run(branchy, "r", 2, False)
+            ours = cast(Any, loop.get_task_factory())
+
+            def factory(loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> Any:
+                LOG.append("made")
+                return ours(loop, coro, **more) if is_around else asyncio.Task(coro, loop=loop, **more)
+
+            loop.set_task_factory(factory)
+            await app.run(branchy, "s", 2, False)
+            assert "made" in LOG
+            # Its tasks have the names that they had.
+            assert (await app.replay("r")).same
+            assert (await app.replay("s")).same
 
     asyncio.run(main())

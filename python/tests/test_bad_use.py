@@ -66,8 +66,10 @@ def test_an_argument_that_cannot_be_recorded_names_the_step_and_the_type(opened:
 )
 def test_plain_values_that_are_too_much(opened: Open, value: Any, words: str) -> None:
     app = opened(gives_back)
-    with pytest.raises(dalsegno.NotSerialisable, match=f"agent 'gives_back': its argument 'what', {words}"):
+    with pytest.raises(dalsegno.NotSerialisable, match=f"agent 'gives_back': its argument 'what', {words}") as caught:
         app.run(gives_back, "r", value)
+    # An agent could not be given it again.
+    assert "ignore=" not in str(caught.value)
     with pytest.raises(dalsegno.NotSerialisable, match="signal 'go'"):
         app.signal("r", "go", value)
 
@@ -286,6 +288,8 @@ def test_code_that_was_changed_is_a_mismatch_with_both_sides(
         app.get("r").result()
     assert then in str(caught.value)
     assert now in str(caught.value)
+    for words in (str(caught.value), str(app.why("r")), app.why("r").to_do):
+        assert "branch on dalsegno.patched" in words
     assert LOG == []
     assert not app.replay("r").same
     # With the old code back, it goes on.
@@ -402,15 +406,18 @@ async def blocks(how: str) -> Any:
             return await asyncio.to_thread(look, 1)
         case "async to_thread":
             return await dalsegno.aio.to_thread(alook, 1)
+        case "no tool":
+            return await dalsegno.aio.to_thread(one, 1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("tool", "would stop the event loop"),
+        ("tool", r"would stop the event loop: .*`await dalsegno\.aio\.to_thread\(look"),
         ("sleep", "write `await dalsegno.aio.sleep"),
-        ("to_thread", "used from another thread"),
+        ("to_thread", r"used from another thread .*dalsegno\.aio\.to_thread for"),
         ("async to_thread", "write `await alook"),
+        ("no tool", "<function one .* is no tool: decorate it"),
     ],
 )
 def test_plain_steps_in_an_async_agent(opened: Open, how: str, words: str) -> None:

@@ -128,6 +128,29 @@ def test_a_result_that_differs_is_found(crash_everywhere: CrashEverywhere) -> No
     assert crash_everywhere(unstable, world=Nothing(), any_result=True).crashes > 0
 
 
+@dalsegno.tool(effect="read_only")
+def lost() -> str:
+    raise LookupError("nothing there")
+
+
+@dalsegno.agent
+def loses(caught: bool) -> str:
+    try:
+        return lost()
+    except LookupError:
+        if not caught:
+            raise
+        return "nothing"
+
+
+def test_an_agent_that_fails_undisturbed_is_no_success(crash_everywhere: CrashEverywhere) -> None:
+    with pytest.raises(Broken, match=r"it fails also when nothing is disturbed: .*LookupError: nothing there"):
+        crash_everywhere(loses, False)
+    assert crash_everywhere(loses, False, fails=True).crashes > 0
+    with pytest.raises(Broken, match=r"it is meant to fail, and gave .nothing"):
+        crash_everywhere(loses, True, fails=True)
+
+
 @dalsegno.agent
 def asks_back() -> str:
     answer = dalsegno.approval("really?")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Open
@@ -51,6 +54,9 @@ def charge(how: str) -> str:
             raise ValueError("half \ud83d")
         case "mute":
             raise Mute
+        case "several":
+            group: Any = getattr(builtins, "ExceptionGroup", None)
+            raise group("several", [CardDeclined("no money"), ValueError("plain")])
         case "os":
             raise FileNotFoundError(2, "No such file", "x.txt")
         case _:
@@ -82,6 +88,12 @@ def careful(how: str) -> list[str]:
         ("awkward", "Awkward", "7!"),
         ("os", "FileNotFoundError", "[Errno 2] No such file: 'x.txt'"),
         ("half", "ValueError", r"half \ud83d"),
+        pytest.param(
+            "several",
+            "ExceptionGroup",
+            "several (2 sub-exceptions): ValueError: plain; test_errors.CardDeclined: no money",
+            marks=pytest.mark.skipif(sys.version_info < (3, 11), reason="no groups"),
+        ),
         ("mute", "Mute", "(it does not say what: ZeroDivisionError in its __str__)"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import functools
 import pickle
 from dataclasses import dataclass
@@ -139,6 +140,79 @@ def test_partial_functions_and_objects(opened: Open) -> None:
     assert app.run(adds, "r") == [6, 7, 6, 8]
     assert app.run(adds_async, "async") == 6
     assert (PARTLY.name, OBJECT.name) == ("add", "Adder")
+
+
+class Search:
+    """With attributes that a tool has, too."""
+
+    def __init__(self) -> None:
+        self.name, self.effect, self.timeout, self.code = "of mine", "mine", 5, "mine"
+        self.mine = "mine"
+
+    def __call__(self, what: str) -> str:
+        return f"{what} {self.name}"
+
+
+SEARCH = dalsegno.tool(effect="read_only")(Search())
+SEARCHER = dalsegno.agent(name="searcher")(Search())
+
+
+@dalsegno.agent
+def searches() -> str:
+    return SEARCH("x")
+
+
+def test_an_object_keeps_its_attributes_and_so_does_its_tool(opened: Open) -> None:
+    assert (SEARCH.name, SEARCH.effect, SEARCH.timeout) == ("Search", "read_only", None)
+    assert SEARCH.mine == "mine"  # type: ignore[attr-defined]
+    app = opened(searches, SEARCHER)
+    assert app.run(searches, "r") == "x of mine"
+    assert app.run(SEARCHER, "s", "y") == "y of mine"
+
+
+@pytest.mark.parametrize(
+    "again", [dalsegno.tool(effect="read_only"), dalsegno.model, dalsegno.agent(), dalsegno.plan_step]
+)
+@pytest.mark.parametrize(
+    ("made", "words"), [(SEARCH, "a tool"), (SEARCHER, "an agent"), (Shop("x").day, "a plan step")]
+)
+def test_what_is_decorated_twice_is_refused(again: Any, made: Any, words: str) -> None:
+    # What is said the second time would count, or not, and a payment be made twice.
+    with pytest.raises(TypeError, match=f"is {words} already: decorate the function itself, once"):
+        again(made)
+
+
+def test_an_agent_is_no_method() -> None:
+    # Before Python 3.12 what is raised there is the cause of another exception.
+    with pytest.raises((TypeError, RuntimeError)) as caught:
+
+        class Office:
+            @dalsegno.agent
+            def work(self, n: int) -> int:
+                return n
+
+    error = caught.value if isinstance(caught.value, TypeError) else caught.value.__cause__
+    assert "agent 'work' is a method of Office" in str(error)
+
+    class Desk:
+        agent = searches
+
+        @staticmethod
+        @dalsegno.agent
+        def work(n: int) -> int:
+            return n
+
+    assert Desk.work(3) == Desk().work(3) == 3
+
+
+def test_times_are_seconds_or_timedeltas() -> None:
+    second = datetime.timedelta(seconds=1)
+    approval = dalsegno.Approval(expires=second, wait=2)
+    retry = dalsegno.Retry(3, first=second / 10, longest=second)
+    made = dalsegno.tool(effect="once", timeout=second / 2, retries=retry, approval=approval)(add)
+    assert made.timeout == 0.5
+    with pytest.raises(ValueError, match="leaves no time"):
+        dalsegno.tool(timeout=-second)(add)
 
 
 @dalsegno.tool(effect="read_only", ignore="client")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import threading
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -279,6 +280,17 @@ def test_any_name_of_a_thread(place: Path, name: str) -> None:
         saver.delete_thread(name)
         assert said(chat(saver), at(name)) == []
         assert said(chat(saver), at("another")) == ["q", "to q"]
+
+
+def test_ids_may_be_numbers_and_uuids_everywhere(saver: DalsegnoSaver) -> None:
+    run = uuid.uuid4()
+    config: RunnableConfig = {"configurable": {"thread_id": 7}, "metadata": {"run_id": str(run)}}
+    for turn in range(2):
+        chat(saver).invoke({"messages": [HumanMessage(f"q{turn}")]}, config)
+    saver.prune([7])  # type: ignore[list-item]
+    assert len(list(saver.list(config))) == 1
+    saver.delete_for_runs([run])  # type: ignore[list-item]
+    assert list(saver.list(config)) == []
 
 
 def test_who_was_overtaken_is_refused(place: Path) -> None:

@@ -16,6 +16,8 @@ from agents import (
     InputGuardrail,
     InputGuardrailTripwireTriggered,
     LocalShellTool,
+    Model,
+    ModelBehaviorError,
     OpenAIChatCompletionsModel,
     RunConfig,
     Runner,
@@ -28,6 +30,7 @@ from agents.memory import Session
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as McpTool
 from openai import AsyncOpenAI
+from openai.types.responses import Response, ResponseIncompleteEvent
 from openai_agents_worker import polite
 from openai_server import Asked, Call, Reply, Server
 
@@ -265,6 +268,58 @@ def test_a_tool_that_needs_approval(place: Path) -> None:
             assert app.replay("r").same
         assert BOOKED == ["Rome"]
         assert len(server.asked) == 2
+
+
+class CutShort(Model):
+    """Says that it could not say all."""
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    async def stream_response(self, *args: Any, **kwargs: Any) -> Any:
+        CUT.append("asked")
+        response = Response(
+            id="r1",
+            created_at=1,
+            model="m",
+            object="response",
+            output=[],
+            parallel_tool_calls=False,
+            tool_choice="auto",
+            tools=[],
+            status="incomplete",
+        )
+        yield ResponseIncompleteEvent(response=response, sequence_number=0, type="response.incomplete")
+        await asyncio.sleep(0.05)
+        raise ModelBehaviorError("it was cut short")
+
+
+CUT: list[str] = []
+
+
+@dalsegno.agent
+async def copes() -> str:
+    result = Runner.run_streamed(Agent(name="clerk", model=CutShort()), "go")
+    try:
+        async for _ in result.stream_events():
+            pass
+    except ModelBehaviorError:
+        await dalsegno.aio.signal("go on")
+        return "coped"
+    return "?"
+
+
+def test_an_answer_that_is_cut_short_is_recorded_as_that(place: Path) -> None:
+    CUT.clear()
+    with dalsegno.open(place, agents=[copes]) as app:
+        app.start(copes, "r")
+        while (standing := app.why("r").standing) != "waits-for-signal":
+            assert standing != "ended"
+    with dalsegno.open(place, agents=[copes]) as app:
+        app.signal("r", "go on")
+        assert app.get("r").result() == "coped"
+    # It is not asked again: it might say something else then.
+    assert CUT == ["asked"]
 
 
 def test_outside_of_a_run_it_is_the_sdk(tmp_path: Path) -> None:

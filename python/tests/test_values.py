@@ -11,9 +11,9 @@ import pathlib
 import threading
 import uuid
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, NewType, Optional, TypedDict, TypeVar, Union
+from typing import Any, Final, Generic, Literal, NamedTuple, NewType, Optional, TypedDict, TypeVar, Union
 
 import numpy
 import pydantic
@@ -22,7 +22,7 @@ import typing_extensions
 from conftest import Open
 
 import dalsegno
-from dalsegno._values import Unwritable, read, write
+from dalsegno._values import Unwritable, read, write, write_and_read
 
 
 class Colour(enum.Enum):
@@ -90,6 +90,32 @@ class Box(Generic[T]):
 
 
 @dataclass
+class PartBox(Box[Part]):
+    size: int = 0
+
+
+@dataclass
+class ListBox(Box[list[Other]]):
+    pass
+
+
+@dataclass
+class PartBoxes(ListBox[Part]):
+    pass
+
+
+@dataclass
+class Fixed:
+    part: Final[Part]  # type: ignore[misc,unused-ignore]
+
+
+class Marked(typing_extensions.TypedDict):
+    all: typing_extensions.Required[Part]
+    some: typing_extensions.NotRequired[Part]
+    read: typing_extensions.ReadOnly[Part]
+
+
+@dataclass
 class Derived(Part):
     extra: int = 0
 
@@ -121,6 +147,17 @@ class Strict(pydantic.BaseModel):
     @property
     def count(self) -> int:
         return len(self.sizes)
+
+
+class Loose(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="allow")
+    when: Union[datetime.datetime, str]
+    data: Any = None
+    inner: Optional[Loose] = None
+    left_out: Any = pydantic.Field(default="", exclude=True)
+    # Pydantic does not look at defaults.
+    price: float = 0
+    tags: list[str] = ()  # type: ignore[assignment]
 
 
 class Several(pydantic.RootModel[list[int]]):
@@ -216,6 +253,18 @@ HINTED: list[tuple[Any, Any]] = [
     (ByName({"$a": 1}), ByName),
     ([Several([])], list[Several]),
     ([Part("a")], typing_extensions.TypeAliasType("Parts", list[Part])),
+    ([Part("a")], typing_extensions.TypeAliasType("Several", list[One], type_params=(One,))[Part]),  # type: ignore[arg-type]
+    (PartBox(Part("a"), [Part("b")], 3), PartBox),
+    ((Part("a"), Part("b")), Sequence[Part]),
+    ({Colour.RED}, Set[Colour]),
+    (frozenset({Colour.RED}), Iterable[Colour]),
+    (Loose(when="now", data={"a": [1, 1.5, None, "x", True]}, tags=[], more="more"), Loose),  # type: ignore[call-arg]
+    (PartBoxes([Part("a")], [[Part("b")]]), PartBoxes),
+    (Fixed(Part("a")), Fixed),
+    ({"all": Part("a"), "some": Part("b"), "read": Part("c")}, Marked),
+    (Colour.RED, Literal[Colour.RED]),
+    (Colour.BLUE, Literal[Colour.BLUE, "BLUE", 3]),
+    ("BLUE", Literal[Colour.BLUE, "BLUE", 3]),
     # Hints that do not tell the truth do no harm.
     (None, str),
     ((1, 2), list[int]),
@@ -321,6 +370,55 @@ def test_a_secret_is_not_replaced_by_stars() -> None:
     assert (
         read(write(Login(password=pydantic.SecretStr("*" * 10)), Login), Login).password.get_secret_value() == "*" * 10
     )
+
+
+@dalsegno.tool(effect="read_only")
+def loosely(model: Loose, bring_back: bool) -> Union[Loose, None]:
+    return model if bring_back else None
+
+
+LOOSE: list[Loose] = []
+
+
+@dalsegno.agent
+def is_loose(bring_back: bool) -> bool:
+    return loosely(LOOSE[-1], bring_back) is not None
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (Loose(when=NOW, data=NOW), "a datetime.datetime in a Pydantic model would come back as a str"),
+        (Loose(when="now", data=[{"x": b"x"}]), "a bytes in .* come back as a str"),
+        (Loose(when="now", data=(1, 2)), "a tuple in .* come back as a list"),
+        (Loose(when="now", data=Part("a")), "a test_values.Part in .* come back as a dict"),
+        (Loose(when="now", inner=Loose(when="now", data=decimal.Decimal(1))), "a decimal.Decimal in .* as a str"),
+        (Loose(when="now", more=uuid.UUID(int=1)), "a uuid.UUID in"),  # type: ignore[call-arg]
+    ],
+    ids=repr,
+)
+def test_what_pydantic_would_not_bring_back_is_no_result(opened: Open, model: Loose, words: str) -> None:
+    LOOSE[:] = [model]
+    app = opened(is_loose, takes_loose)
+    with pytest.raises(dalsegno.RunFailed, match=rf"step loosely#1: it gave a test_values.Loose, .*{words}"):
+        app.run(is_loose, "r", True)
+    with pytest.raises(dalsegno.NotSerialisable, match=words):
+        app.run(takes_loose, "s", [model])
+    # What goes into a step is not brought back.
+    assert app.run(is_loose, "t", False) is False
+
+
+@dalsegno.agent
+def takes_loose(models: list[Loose]) -> int:
+    return len(models)
+
+
+def test_what_pydantic_leaves_out_is_not_recorded() -> None:
+    given = Loose(when="now", left_out=threading.Lock())
+    found = write_and_read(given, Loose)[1]
+    assert (found.left_out, found.price, found.tags) == ("", 0, [])
+    found.price = 3
+    assert write_and_read(found, Loose)[1].price == 3
 
 
 def test_sets_are_written_in_one_order() -> None:

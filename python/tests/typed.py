@@ -56,6 +56,8 @@ async def awaits(topic: str) -> Report:
 
 
 def use() -> None:
+    # By itself an agent is the function that it was.
+    assert_type(plain("topic", count=2), Report)
     with dalsegno.open("store", agents=[plain, awaits]) as app:
         assert_type(app.run(plain, "run", "topic", count=3), Report)
         assert_type(app.start(awaits, "run", "topic").result(), Report)
@@ -64,6 +66,7 @@ def use() -> None:
 
 
 async def use_async() -> None:
+    assert_type(await awaits("topic"), Report)
     async with await aio.open("store", agents=[plain, awaits]) as app:
         assert_type(await app.run(plain, "run", "topic"), Report)
         assert_type(await app.memory("kitchen").search("x"), dalsegno.Found)

@@ -37,7 +37,8 @@ class Broken(AssertionError):
     def __init__(self, what: str, died_at: list[int], moments: list[str]) -> None:
         self.what, self.died_at, self.moments = what, died_at, moments
         lines = "\n".join(f"  {moment}" for moment in moments)
-        super().__init__(f"{what}\nprocesses died at moments {died_at}:\n{lines}")
+        died = f"processes died at moments {died_at}" if died_at else "no process was killed"
+        super().__init__(f"{what}\n{died}:\n{lines}")
 
 
 @dataclass
@@ -64,6 +65,7 @@ class CrashEverywhere:
         person: Person = honest,
         again: int = 0,
         any_result: bool = False,
+        fails: bool = False,
         durability: float | Literal["strict"] | None = None,
         processes: bool | int = False,
     ) -> Report:
@@ -77,6 +79,7 @@ class CrashEverywhere:
         | ``person`` | who answers; if nothing is said, somebody who approves everything and tells the truth |
         | ``again`` | the process that takes over dies, too, at each of its first so many moments |
         | ``any_result`` | the result may differ: a model never says the same twice |
+        | ``fails`` | it is meant to fail, each time in the same way |
         | ``processes`` | real ones, with SIGKILL: at every moment, or at so many of them. `person` is not used there |
 
         >>> def test_orders_survive(crash_everywhere):
@@ -87,6 +90,11 @@ class CrashEverywhere:
         case = _Case(agent, agent.write_input(args, kwargs or {}), list(agents), world, person, durability)
         case.processes = bool(processes)
         undisturbed = case.play([])
+        succeeded, said = undisturbed.result
+        if succeeded is fails:
+            # Else a test would be green whose agent has done nothing.
+            words = "it is meant to fail, and gave" if succeeded else "it fails also when nothing is disturbed:"
+            raise Broken(f"{words} {said}", [], undisturbed.moments)
         lives, crashes = undisturbed.lives, 0
         every = range(undisturbed.last)
         if processes is not True and processes:

@@ -23,7 +23,7 @@ def delete_thread(keeper: Keeper, thread_id: str) -> Asking[None]:
 
 def delete_for_runs(keeper: Keeper, run_ids: Sequence[str]) -> Asking[None]:
     """Deletes the checkpoints that these runs have made, in whatever threads."""
-    wanted = set(run_ids)
+    wanted = {str(run_id) for run_id in run_ids}
     threads = yield from keeper.threads()
     for thread in threads:
         yield from thread.follow()
@@ -37,7 +37,7 @@ def prune(keeper: Keeper, serde: SerializerProtocol, thread_ids: Sequence[str], 
     if strategy not in ("keep_latest", "delete"):
         raise ValueError(f"strategy {strategy!r} is none of keep_latest, delete")
     for thread_id in thread_ids:
-        thread = keeper.thread(thread_id)
+        thread = keeper.thread(str(thread_id))
         kept: set[int] = set()
         if strategy == "keep_latest":
             yield from thread.follow()
