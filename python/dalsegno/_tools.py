@@ -166,14 +166,14 @@ class _Doing(Body):
     def __init__(
         self, tool: Tool[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], code: Callable[..., Any]
     ) -> None:
-        self.tool, self.args, self.kwargs, self.code = tool, args, kwargs, code
+        self.tool, self.args, self.kwargs, self.function = tool, args, kwargs, code
         self.name, self.effect, self.signature = tool.name, tool.effect, tool.signature
         self.not_done, self.beside = tool.not_done, tool.timeout is not None
 
     def do(self, call: Call) -> Any:
         if self.tool.wants_key:
-            return self.code(*self.args, **{**self.kwargs, "key": call.key})
-        return self.code(*self.args, **self.kwargs)
+            return self.function(*self.args, **{**self.kwargs, "key": call.key})
+        return self.function(*self.args, **self.kwargs)
 
     def probe(self, call: Call) -> Any:
         probe = self.tool.probe
