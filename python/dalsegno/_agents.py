@@ -217,7 +217,8 @@ def _failed(ctx: Ctx, error: Exception) -> None:
     mistakes = (leaf for leaf in leaves(error) if isinstance(leaf, _BROKEN) and not is_carried(leaf))
     mistake = next(mistakes, None)
     if mistake is not None:
-        where = traceback.extract_tb(mistake.__traceback__)[-1]
+        # One that was only made, to be raised in a group, was raised nowhere itself.
+        where = (traceback.extract_tb(mistake.__traceback__) or traceback.extract_tb(error.__traceback__))[-1]
         message = failure_of(mistake).message
         ctx.broken(f"{message} ({os.path.basename(where.filename)}:{where.lineno})", failure)
     else:

@@ -39,16 +39,23 @@ _JSON = (str, int, float, bool, list, dict)
 
 
 def check_back(value: Any, read: Any) -> None:
-    """Refuses what was read back as what it is in JSON. Only Pydantic does that, of a field that may be anything."""
+    """Refuses what was read back as what it is in JSON. Only Pydantic does that, of a field that may be anything.
+
+    What is JSON itself and comes back as another type comes back as its field says, and that wins.
+    """
     kind = type(read)
-    if kind in _JSON and type(value) is not kind and not (kind is float and type(value) is int):
-        raise Unwritable(
-            f"a {type_words(type(value))} in a Pydantic model would come back as a {kind.__name__}: say its type in "
-            "its field, and no other one"
-        )
-    if kind in (list, tuple) and type(value) is kind:
+    if (kind in _JSON and type(value) not in _JSON) or (read is None and value is not None):
+        raise _changed(type_words(type(value)), type_words(kind))
+    if type(value) is not kind:
+        return
+    if kind in (list, tuple):
         for pair in zip(value, read, strict=False):
             check_back(*pair)
+    elif kind in (set, frozenset):
+        if value != read:
+            raise _changed(f"{type_words(kind)} of {_kinds(value)}", f"{type_words(kind)} of {_kinds(read)}")
+    elif kind is dict and value.keys() != read.keys():
+        raise _changed(f"dict by {_kinds(value)}", f"dict by {_kinds(read)}")
     elif kind not in INTACT and kind is not float:
         before = _parts(value)
         for name, item in _parts(read).items():
@@ -57,12 +64,23 @@ def check_back(value: Any, read: Any) -> None:
                 check_back(before[name], item)
 
 
+def _kinds(items: Any) -> str:
+    return ", ".join(sorted({type_words(type(item)) for item in items}))
+
+
+def _changed(before: str, after: str) -> Unwritable:
+    return Unwritable(
+        f"a {before} in a Pydantic model would come back as a {after}: say its type in its field, and no other one"
+    )
+
+
 def _parts(value: Any) -> Mapping[Any, Any]:
     """What a value is made of and is recorded, by name."""
     if type(value) is dict:
         return value
     if dataclasses.is_dataclass(value):
-        return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+        # What is not given to its constructor is made again.
+        return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value) if field.init}
     if hasattr(type(value), "model_dump"):
         every = {**vars(value), **(getattr(value, "__pydantic_extra__", None) or {})}
         fields = getattr(type(value), "model_fields", {})

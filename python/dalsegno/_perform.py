@@ -95,8 +95,10 @@ class Body:
 
     def result(self, text: str) -> Any:
         """What the code sees of a result."""
-        if self.written is not None and self.written[0] == text:
-            return self.written[1]
+        # An attempt that was left may still write its own.
+        written = self.written
+        if written is not None and written[0] == text:
+            return written[1]
         return read_with(self.coder(), text)
 
     def coder(self) -> Coder:
@@ -118,14 +120,13 @@ class Body:
             raise NotSerialisable(f"it gave a {what}, which cannot be recorded: {e}") from e
         return self.written[0]
 
-    def ended(self, step: Step, asked: int, value: Any, hears: bool) -> tuple[Any, ...] | None:
-        """The function has returned; who `hears` is told at once what becomes of that, if it waits for no loop."""
+    def ended(self, step: Step, asked: int, value: Any) -> str | None:
+        """The function has returned: its result as JSON, to be said to the step; `None` if it is a failure."""
         try:
-            text = self.write(value)
+            return self.write(value)
         except NotSerialisable as e:
             step.failed(asked, failure_of(e))
             return None
-        return step.done(asked, text, hears)
 
     def failed(self, step: Step, asked: int, error: Exception) -> None:
         """The function has raised."""
@@ -179,9 +180,6 @@ def perform(frame: Frame, step: Step, body: Body, told: tuple[Any, ...] | None =
             told = step.hear()
         what = told[0]
         if what == "done":
-            written = body.written
-            if written is not None and written[0] == told[1]:
-                return written[1]
             return result_of(frame, body.name, body.result, told[1])
         if what == "failed":
             raise body.failure(told[1])
@@ -214,12 +212,15 @@ def _answer(frame: Frame, step: Step, body: Body, told: tuple[Any, ...], hears: 
     except BaseException as e:
         interrupted(frame.execution, body.name, e)
         raise
+    else:
+        text = None
+        if what == "probe":
+            body.probed(step, asked, value)
+        else:
+            text = body.ended(step, asked, value)
     finally:
         PLACE.reset(token)
-    if what == "probe":
-        body.probed(step, asked, value)
-        return None
-    return body.ended(step, asked, value, hears)
+    return None if text is None else step.done(asked, text, hears)
 
 
 # --- In an event loop --------------------------------------------------------------------------------
@@ -402,8 +403,8 @@ class _Performance:
         else:
             if what == "probe":
                 body.probed(step, asked, value)
-            else:
-                body.ended(step, asked, value, False)
+            elif (text := body.ended(step, asked, value)) is not None:
+                step.done(asked, text, False)
         finally:
             PLACE.reset(token)
 

@@ -347,6 +347,18 @@ def test_a_mistake_in_a_task_of_a_group_does_not_end_the_run(opened: Open) -> No
 
 
 @dalsegno.agent
+def raises_a_group() -> None:
+    raise ExceptionGroup("invalid", [AssertionError("a"), ValueError("b")])  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="no groups")
+def test_nor_does_one_in_a_group_that_was_raised_nowhere_else(opened: Open) -> None:
+    app = opened(raises_a_group)
+    with pytest.raises(dalsegno.NeedsAttention, match=r"AssertionError: a \(test_async\.py:\d+\)"):
+        app.run(raises_a_group, "r")
+
+
+@dalsegno.agent
 async def failing() -> None:
     raise LookupError("nothing")
 

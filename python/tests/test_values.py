@@ -394,6 +394,8 @@ def is_loose(bring_back: bool) -> bool:
         (Loose(when="now", data=Part("a")), "a test_values.Part in .* come back as a dict"),
         (Loose(when="now", inner=Loose(when="now", data=decimal.Decimal(1))), "a decimal.Decimal in .* as a str"),
         (Loose(when="now", more=uuid.UUID(int=1)), "a uuid.UUID in"),  # type: ignore[call-arg]
+        (Loose(when="now", data=math.nan), "a float in .* come back as a NoneType"),
+        (Loose(when="now", data={1: "a"}), "a dict by int in .* come back as a dict by str"),
     ],
     ids=repr,
 )
@@ -411,6 +413,36 @@ def test_what_pydantic_would_not_bring_back_is_no_result(opened: Open, model: Lo
 @dalsegno.agent
 def takes_loose(models: list[Loose]) -> int:
     return len(models)
+
+
+class Bag(pydantic.BaseModel):
+    ids: set[Any]
+
+
+def test_nor_is_a_set_of_it() -> None:
+    assert write_and_read(Bag(ids={"a", 1}), Bag)[1].ids == {"a", 1}
+    with pytest.raises(TypeError, match="a set of uuid.UUID in .* come back as a set of str"):
+        write_and_read(Bag(ids={uuid.UUID(int=1)}), Bag)
+
+
+@dataclasses.dataclass
+class Coerced:
+    count: int
+    lock: Any = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.count = int(self.count)
+        self.lock = "made again"
+
+
+def test_what_the_hint_says_wins_over_what_is_given() -> None:
+    found = write_and_read({"when": "now", "price": "10.5"}, Loose)[1]
+    assert (type(found), found.price) == (Loose, 10.5)
+    assert write_and_read(Loose.model_construct(when="now", price="10.5"), Loose)[1].price == 10.5
+    assert write_and_read({"count": "3"}, Coerced)[1].count == 3
+    locked = Coerced(3)
+    locked.lock = threading.Lock()
+    assert write_and_read(locked, Coerced)[1].lock == "made again"
 
 
 def test_what_pydantic_leaves_out_is_not_recorded() -> None:

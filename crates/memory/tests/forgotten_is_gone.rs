@@ -442,9 +442,15 @@ fn while_it_is_exported_and_copied() {
             };
             if copies {
                 for _ in 0..2 {
-                    transfer::copy(&forgetful, &other, true, &mut |_| true)
-                        .await
-                        .unwrap();
+                    let go_on = &mut |_| true;
+                    let copied = transfer::copy(&forgetful, &other, true, go_on);
+                    let report = copied.await.unwrap();
+                    assert_eq!(report.differences, []);
+                    // Each of them is whole, up to some event.
+                    let copy = Memory::open(shared(&other), "life").await.unwrap();
+                    let version = report.heads[&StreamId::memory("life").unwrap()];
+                    assert_eq!(copy.version().await.unwrap(), version);
+                    found(&copy, SECRETS[0]).await;
                 }
             } else {
                 let mut file = Vec::new();

@@ -86,8 +86,12 @@ impl Inner {
         if candidates.is_empty() && is_done {
             return Ok(0);
         }
-        let gone = self.erase(candidates, leftovers)?;
-        lock(&self.core).without_leftovers |= leftovers == Leftovers::Go;
+        if leftovers == Leftovers::Go {
+            // Until this one is done: what lists others goes first, and they are leftovers from then on.
+            lock(&self.core).without_leftovers = false;
+        }
+        let (gone, without_leftovers) = self.erase(candidates, leftovers)?;
+        lock(&self.core).without_leftovers |= without_leftovers;
         Ok(gone)
     }
 
@@ -126,11 +130,12 @@ impl Inner {
         Ok(())
     }
 
+    /// How many pieces are gone, and whether all are gone to which nothing refers.
     fn erase(
         &self,
         mut candidates: HashSet<Hash>,
         leftovers: Leftovers,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<(u64, bool), StoreError> {
         let log = self.disk.log()?;
         // What is appended from here on refers to pieces from here on. It stays so: an append whose
         // pieces were looked up before must see that something has changed.
@@ -186,7 +191,7 @@ impl Inner {
             self.indexes
                 .ask(&self.disk, &sealed[..at], segment, |_| Ok(()))?;
         }
-        Ok(gone.len() as u64)
+        Ok((gone.len() as u64, leftovers_go))
     }
 }
 

@@ -26,6 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOOKS: usize = 3;
 /// How often the thread wakes up by itself.
 const WAKE_EVERY: Duration = Duration::from_secs(5);
+/// A store that is busy has other things to sync than snapshots. It writes one with each segment anyway.
+const SNAPSHOT_REST: Duration = Duration::from_millis(250);
 
 /// Does the work behind the appends.
 #[derive(Debug)]
@@ -108,7 +110,7 @@ impl Keeper {
         self.looked_at.store(written, Ordering::Relaxed);
         match &*lock(&self.waker) {
             Some(waker) => drop(waker.send(())),
-            None => inner.maintain_quietly(),
+            None => drop(inner.maintain_quietly()),
         }
     }
 
@@ -119,8 +121,9 @@ impl Keeper {
 }
 
 fn work(store: &Weak<Inner>, wakes: &Receiver<()>, every: Duration) {
+    let mut wait = every;
     loop {
-        match wakes.recv_timeout(every) {
+        match wakes.recv_timeout(wait) {
             Err(RecvTimeoutError::Disconnected) => return,
             Ok(()) => while wakes.try_recv().is_ok() {},
             Err(RecvTimeoutError::Timeout) => {}
@@ -129,7 +132,13 @@ fn work(store: &Weak<Inner>, wakes: &Receiver<()>, every: Duration) {
             return;
         };
         match inner.disk {
-            Disk::Owner(_) => inner.maintain_quietly(),
+            Disk::Owner(_) => {
+                // What has failed is not tried again at once.
+                wait = match inner.maintain_quietly() {
+                    true => inner.next_snapshot().map_or(every, |due| due.min(every)),
+                    false => every,
+                };
+            }
             Disk::Reader(_) if inner.watch.has_watchers() => drop(inner.refresh()),
             Disk::Reader(_) => {}
         }
@@ -137,16 +146,19 @@ fn work(store: &Weak<Inner>, wakes: &Receiver<()>, every: Duration) {
 }
 
 impl Inner {
-    fn maintain_quietly(&self) {
+    /// Whether nothing has failed.
+    fn maintain_quietly(&self) -> bool {
         let trouble = self.maintain().err().map(|e| e.to_string());
+        let is_well = trouble.is_none();
         lock(&self.keeper.schedule).trouble = trouble;
+        is_well
     }
 
     /// Indexes what was sealed, and writes a snapshot if one is due.
     pub fn maintain(&self) -> Result<(), StoreError> {
         let _one_at_a_time = lock(&self.keeper.working);
         let sealed_some = self.index_sealed()?;
-        if sealed_some || self.snapshot_is_due() {
+        if sealed_some || self.next_snapshot() == Some(Duration::ZERO) {
             self.write_snapshot(false)?;
         }
         Ok(())
@@ -172,17 +184,27 @@ impl Inner {
         Ok(list.len() > sealed.len())
     }
 
-    fn snapshot_is_due(&self) -> bool {
+    /// When the next snapshot is due; `None` if it is not known yet.
+    fn next_snapshot(&self) -> Option<Duration> {
         let (applied, snapshot, written) = {
             let core = lock(&self.core);
             (core.applied, core.snapshot, core.written)
         };
         let schedule = lock(&self.keeper.schedule);
+        let age = schedule.last_snapshot.elapsed();
         let since = written - schedule.last_snapshot_bytes;
-        let size = self.options.snapshot_bytes.max(schedule.size);
-        let by_size = since >= size;
-        let by_time = schedule.last_snapshot.elapsed() >= self.options.snapshot_every;
-        applied > snapshot && (by_size || by_time)
+        let by_size = since >= self.options.snapshot_bytes.max(schedule.size);
+        let by_time = age >= self.options.snapshot_every;
+        // Without a thread it is the appends that make it due, and the clock says nothing.
+        let rest = match self.keeper.threads {
+            true => SNAPSHOT_REST.saturating_sub(age),
+            false => Duration::ZERO,
+        };
+        match applied > snapshot {
+            true if by_time => Some(Duration::ZERO),
+            true if by_size => Some(rest),
+            _ => None,
+        }
     }
 
     /// Writes a snapshot, now.

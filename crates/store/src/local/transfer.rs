@@ -49,8 +49,8 @@ impl LocalStore {
     ///
     /// # Errors
     /// The file is damaged, a stream of it is here with another history, or it is too large for
-    /// this store. Streams that were imported before the error are complete; importing the file
-    /// again goes on.
+    /// this store. Streams that were imported before the error are complete, but for a memory that is
+    /// taken in parts; importing the file again goes on.
     pub fn import(
         &self,
         path: &Path,

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::{PAGE_EVENTS, pieces};
 use crate::error::StoreError;
-use crate::event::{Event, Version};
+use crate::event::Version;
 use crate::forgotten::{forgotten_by, forgotten_in};
 use crate::hash::Hash;
 use crate::name::{StreamId, StreamKind};
@@ -111,7 +111,7 @@ pub async fn copy(
     is_live: bool,
     go_on: &mut dyn FnMut(Copying) -> bool,
 ) -> Result<CopyReport, CopyError> {
-    let heads = heads(from).await.map_err(CopyError::From)?;
+    let mut heads = heads(from).await.map_err(CopyError::From)?;
     let there = self::heads(to).await.map_err(CopyError::To)?;
     compare(from, &heads, &there).await?;
     let mut writer = Writer {
@@ -128,10 +128,10 @@ pub async fn copy(
         to_erase: Vec::new(),
         position: 0,
     };
-    for (stream, head) in &heads {
+    for (stream, head) in &mut heads {
         let after = there.get(stream).copied().unwrap_or(Version::START);
         if after != *head {
-            writer.stream(stream, after, *head).await?;
+            *head = writer.stream(stream, after, *head).await?;
         }
     }
     writer.write().await?;
@@ -254,16 +254,18 @@ impl Writer<'_> {
         }
     }
 
-    /// Copies a stream, from the event after this one on.
+    /// Copies a stream, from the event after this one on. How far: if something of it is forgotten
+    /// meanwhile, up to the event that says so, because its pieces cannot be copied any more.
     async fn stream(
         &mut self,
         stream: &StreamId,
         after: Version,
-        head: Version,
-    ) -> Result<(), CopyError> {
+        mut head: Version,
+    ) -> Result<Version, CopyError> {
         self.report.streams += 1;
+        let before = head;
         let forgotten = forgotten_in(self.from, stream, head).await;
-        let forgotten = forgotten.map_err(CopyError::From)?;
+        let mut forgotten = forgotten.map_err(CopyError::From)?;
         let mut at = after;
         let mut part = nothing(stream, after);
         while at.sequence < head.sequence {
@@ -278,12 +280,23 @@ impl Writer<'_> {
             }
             for event in page {
                 if !forgotten.contains(&event.sequence) {
-                    for piece in self.needed(stream, &event).await? {
+                    let stored = |hash: &Hash| self.stored.contains(hash);
+                    let needed = match pieces::of_event(self.from, &event, stored).await {
+                        Ok(needed) => needed,
+                        Err(missing) => {
+                            (head, forgotten) = self.by_now(stream).await?;
+                            let is_forgotten = forgotten.contains(&event.sequence);
+                            let missing = CopyError::From(missing);
+                            is_forgotten.then(Vec::new).ok_or(missing)?
+                        }
+                    };
+                    for piece in needed {
                         self.piece(piece).await?;
                     }
                 }
-                // An earlier part of the same copy may have brought what is forgotten by now.
-                if forgotten_by(&event).any(|sequence| sequence <= after.sequence) {
+                // An earlier part of the copy may have brought what is forgotten by now.
+                let is_since = event.sequence > before.sequence;
+                if forgotten_by(&event).any(|sequence| is_since || sequence <= after.sequence) {
                     self.to_erase.push((stream.clone(), event.sequence));
                 }
                 let bytes = event.encode();
@@ -308,28 +321,21 @@ impl Writer<'_> {
         if !part.events.is_empty() {
             self.batch.push(part);
         }
-        match self.batch.len() >= BATCH_STREAMS {
-            true => self.write().await,
-            false => Ok(()),
+        if self.batch.len() >= BATCH_STREAMS {
+            self.write().await?;
         }
+        Ok(head)
     }
 
-    /// The pieces of an event that are not written yet; none if it is forgotten by now. Then the stream
-    /// has gone on, and the rest of the copy says so.
-    async fn needed(&self, stream: &StreamId, event: &Event) -> Result<Vec<Piece>, CopyError> {
-        let needed = pieces::of_event(self.from, event, |hash| self.stored.contains(hash));
-        let missing = match needed.await {
-            Ok(needed) => return Ok(needed),
-            Err(missing) => missing,
-        };
+    /// How far a stream is by now, and what of it is forgotten.
+    async fn by_now(&self, stream: &StreamId) -> Result<(Version, HashSet<u64>), CopyError> {
         let head = self.from.head(stream).await.map_err(CopyError::From)?;
-        let forgotten = match head {
-            Some(head) => forgotten_in(self.from, stream, head).await,
-            None => Ok(HashSet::new()),
+        let not_found = || StoreError::NotFound {
+            stream: stream.clone(),
         };
-        let forgotten = forgotten.map_err(CopyError::From)?;
-        let is_forgotten = forgotten.contains(&event.sequence);
-        is_forgotten.then(Vec::new).ok_or(CopyError::From(missing))
+        let head = head.ok_or_else(|| CopyError::From(not_found()))?;
+        let forgotten = forgotten_in(self.from, stream, head).await;
+        Ok((head, forgotten.map_err(CopyError::From)?))
     }
 
     async fn piece(&mut self, piece: Piece) -> Result<(), CopyError> {
