@@ -4,8 +4,8 @@
 //! no other payload shares one. The same payload can stand in another memory, which was imported
 //! under another name; so all memories are asked for the root, page by page.
 //!
-//! Invariant: a payload that an event of another memory refers to stays, unless that one is forgotten
-//! too.
+//! Invariants: a payload that an event of another memory refers to stays, unless that one is forgotten
+//! too. All pieces of a payload go together: by its root what is left of it would not be found again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -42,18 +42,27 @@ impl Inner {
             return Ok(0);
         }
         self.leave_what_is_needed(&mut there).await?;
-        let gone: Vec<Hash> = there.into_values().flatten().collect();
         let mut removed = 0;
-        for some in gone.chunks(PIECES_AT_ONCE) {
-            let hashes: Vec<&[u8]> = some.iter().map(|hash| &hash.as_bytes()[..]).collect();
-            removed += trying!(self, {
-                let mut lent = self.pool.lend().await?;
-                let count = lent.conn.execute(REMOVE, &[&hashes]).await?;
-                self.pool.give_back(lent);
-                Ok(count)
-            })?;
-            self.know_no_more(some);
+        let mut some: Vec<Hash> = Vec::new();
+        for pieces in there.into_values() {
+            some.extend(pieces);
+            if some.len() >= PIECES_AT_ONCE {
+                removed += self.erase_pieces(&std::mem::take(&mut some)).await?;
+            }
         }
+        Ok(removed + self.erase_pieces(&some).await?)
+    }
+
+    /// Removes pieces, all or none.
+    async fn erase_pieces(&self, pieces: &[Hash]) -> Result<u64, StoreError> {
+        let hashes: Vec<&[u8]> = pieces.iter().map(|hash| &hash.as_bytes()[..]).collect();
+        let removed = trying!(self, {
+            let mut lent = self.pool.lend().await?;
+            let count = lent.conn.execute(REMOVE, &[&hashes]).await?;
+            self.pool.give_back(lent);
+            Ok(count)
+        })?;
+        self.know_no_more(pieces);
         Ok(removed)
     }
 
