@@ -16,7 +16,7 @@ bytes and an fdatasync. SQLite is as the peers open it: `synchronous=FULL` for b
 and `wal` by LangGraph. PostgreSQL is one server with its defaults. Ours is opened with `durability="strict"`, so that
 nothing that it has told is ever lost; LangGraph is invoked with `durability="sync"`. A step of LangGraph is a
 superstep, which is what it records. It has no replay: what is resumed is its last state. `dalsegno-loop` is ours in the
-same way, an agent that goes on with `dalsegno.again`.
+same way, an agent that goes on with `dalsegno.again`; `langgraph-dalsegno` is LangGraph with our saver in a folder.
 """
 
 # mypy: disallow-untyped-decorators=False
@@ -53,6 +53,7 @@ SYSTEMS = [
     "dbos-postgres",
     "langgraph-sqlite",
     "langgraph-postgres",
+    "langgraph-dalsegno",
 ]
 LEASE_SECONDS = 2.0
 """So long a run on a shared store is not taken over from a process that is dead. That is waited for, not measured."""
@@ -221,7 +222,7 @@ def dbos(kind: str, place: str) -> float | None:
     return gaps() if kind == "step" else None
 
 
-def langgraph(kind: str, place: str) -> float | None:
+def langgraph(kind: str, place: str, is_ours: bool) -> float | None:
     from langgraph.graph import END, START, StateGraph
 
     begun = time.perf_counter()
@@ -240,6 +241,10 @@ def langgraph(kind: str, place: str) -> float | None:
         return {"said": [words(len(state["said"]))]}
 
     def saver() -> Any:
+        if is_ours:
+            from dalsegno.langgraph import DalsegnoSaver
+
+            return DalsegnoSaver(place)
         if place.startswith("postgres"):
             from langgraph.checkpoint.postgres import PostgresSaver
             from psycopg.rows import dict_row
@@ -300,7 +305,9 @@ def measure(system: str, kind: str, place: str) -> float | None:
         return raw(kind, place)
     if system.startswith("dalsegno"):
         return dalsegno(kind, place, system == "dalsegno-loop")
-    return dbos(kind, place) if system.startswith("dbos") else langgraph(kind, place)
+    if system.startswith("dbos"):
+        return dbos(kind, place)
+    return langgraph(kind, place, system == "langgraph-dalsegno")
 
 
 # --- All of them, one after the other -----------------------------------------------------------------
@@ -440,7 +447,7 @@ def one(python: str, system: str, kind: str, folder: Path, name: str, make: Any,
     value = child(python, system, kind, place)
     if kind != "bytes":
         return value
-    if system == "dalsegno-folder":
+    if system in ("dalsegno-folder", "langgraph-dalsegno"):
         found["allocated", system] = [float(on_disk(folder / name))]
         return float(written(folder / name))
     return float(make.size(database) - before if system.endswith("postgres") else on_disk(folder / name))

@@ -9,8 +9,9 @@ mod pty;
 
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use common::adding::{add, counts, documents, memory, write};
 use common::places::Place;
@@ -337,6 +338,23 @@ fn large_and_empty_files() {
     assert_eq!(counts(&again), [0, 0, 0, counts(&added)[0], 0]);
 }
 
+fn segment(place: &Place) -> PathBuf {
+    place.path().join("log/0000000000000001.seg")
+}
+
+/// How far the log of a folder is written.
+fn written(place: &Place) -> u64 {
+    let bytes = std::fs::read(segment(place)).unwrap_or_default();
+    bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0) as u64
+}
+
+/// Whether it is written that far. Quicker than to look how far.
+fn is_written(place: &Place, until: u64) -> bool {
+    let mut bytes = [0; 4096];
+    let read = std::fs::File::open(segment(place)).and_then(|file| file.read_at(&mut bytes, until));
+    read.is_ok() && bytes.iter().any(|byte| *byte != 0)
+}
+
 /// Ctrl-C leaves a beginning, and the same command goes on behind it.
 #[test]
 fn who_is_interrupted_goes_on() {
@@ -353,13 +371,14 @@ fn who_is_interrupted_goes_on() {
     let whole = Place::folder();
     let wanted = run(memory(&whole, dir.path(), words)).ok().json();
     let mut interrupted = 0;
-    for wait_ms in [60, 120, 200, 300] {
+    for _ in 0..3 {
+        let some = written(&place) + 20_000;
         let mut command = memory(&place, dir.path(), words);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        let until = Instant::now() + Duration::from_millis(wait_ms);
-        while Instant::now() < until && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(5));
+        // As soon as some of it is there, and not only that the store was opened.
+        while !is_written(&place, some) && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
         }
         let pid = child.id().to_string();
         drop(Command::new("kill").args(["-INT", &pid]).output());

@@ -110,7 +110,8 @@ impl Options {
         self
     }
 
-    /// A snapshot after so many bytes of log, if there are more than the last snapshot had.
+    /// A snapshot after so many bytes of log, if there are more than the last snapshot had; at most a few
+    /// in a second, but for those that a sealed segment gets.
     pub fn snapshot_bytes(mut self, bytes: u64) -> Options {
         self.snapshot_bytes = bytes;
         self
