@@ -89,7 +89,7 @@ impl Log {
         let opening = Opening {
             fs,
             dir,
-            segment_bytes: options.segment_bytes,
+            sizes: options.segment_sizes(),
             mutant: options.mutant,
         };
         let mut found = opening.recover()?;
@@ -110,7 +110,7 @@ impl Log {
         let mut writer = Writer::new(
             found,
             dir.to_owned(),
-            options.segment_bytes,
+            options.segment_sizes(),
             options.mutant,
             Arc::clone(&spare),
         );

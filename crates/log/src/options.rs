@@ -10,7 +10,7 @@ use crate::fs::{Fs, RealFs};
 use crate::rules::Mutant;
 #[cfg(feature = "mutants")]
 use crate::rules::Rule;
-use crate::segment;
+use crate::segment::{self, SegmentSizes};
 use crate::view::LogView;
 
 const SMALLEST_SEGMENT_BYTES: u64 = 2 * 1024;
@@ -33,6 +33,7 @@ const LARGEST_SEGMENT_BYTES: u64 = 1024 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) segment_bytes: u64,
+    pub(crate) first_segment_bytes: Option<u64>,
     pub(crate) buffer_bytes: usize,
     pub(crate) bound: Option<Duration>,
     pub(crate) threads: bool,
@@ -51,6 +52,7 @@ impl Options {
     pub fn new() -> Options {
         Options {
             segment_bytes: 16 * 1024 * 1024,
+            first_segment_bytes: None,
             buffer_bytes: 8 * 1024 * 1024,
             bound: None,
             threads: true,
@@ -63,6 +65,15 @@ impl Options {
     /// has to fit into one segment.
     pub fn segment_bytes(mut self, bytes: u64) -> Options {
         self.segment_bytes = bytes;
+        self
+    }
+
+    /// The size of the first segment, if it is to be smaller than the others: each one is made twice as
+    /// large as the one before it, until they have the size of all others. Opening reads the newest
+    /// segment whole, so that a log that is small is open sooner. A batch that is larger gets a
+    /// segment of the full size.
+    pub fn first_segment_bytes(mut self, bytes: u64) -> Options {
+        self.first_segment_bytes = Some(bytes);
         self
     }
 
@@ -113,17 +124,9 @@ impl Options {
     /// files of a log that is refused are not changed.
     pub fn open(&self, dir: impl AsRef<Path>) -> Result<Log, OpenError> {
         let mut options = self.clone();
-        // Over the limit if it cannot be rounded.
-        options.segment_bytes = options
-            .segment_bytes
-            .checked_next_multiple_of(512)
-            .unwrap_or(u64::MAX);
-        if !(SMALLEST_SEGMENT_BYTES..=LARGEST_SEGMENT_BYTES).contains(&options.segment_bytes) {
-            return Err(OpenError::Options(format!(
-                "a segment of {} bytes is not between {SMALLEST_SEGMENT_BYTES} and \
-                 {LARGEST_SEGMENT_BYTES}",
-                options.segment_bytes
-            )));
+        options.segment_bytes = rounded(options.segment_bytes)?;
+        if let Some(first) = options.first_segment_bytes {
+            options.first_segment_bytes = Some(rounded(first)?);
         }
         if options.bound.is_some() && !options.threads {
             return Err(OpenError::Options(
@@ -141,6 +144,15 @@ impl Options {
         LogView::open_with(&self.absolute(dir.as_ref())?, self.clone())
     }
 
+    /// How large segments are made.
+    pub(crate) fn segment_sizes(&self) -> SegmentSizes {
+        let largest = self.segment_bytes;
+        SegmentSizes {
+            first: self.first_segment_bytes.unwrap_or(largest).min(largest),
+            largest,
+        }
+    }
+
     fn absolute(&self, dir: &Path) -> Result<PathBuf, IoFailure> {
         let absolute = self.fs.absolute(dir);
         absolute.map_err(|e| IoFailure::new("find", dir, e))
@@ -153,4 +165,16 @@ impl Options {
             - segment::start_bytes()
             - segment::reserve_bytes()
     }
+}
+
+fn rounded(bytes: u64) -> Result<u64, OpenError> {
+    // Over the limit if it cannot be rounded.
+    let rounded = bytes.checked_next_multiple_of(512).unwrap_or(u64::MAX);
+    if (SMALLEST_SEGMENT_BYTES..=LARGEST_SEGMENT_BYTES).contains(&rounded) {
+        return Ok(rounded);
+    }
+    Err(OpenError::Options(format!(
+        "a segment of {rounded} bytes is not between {SMALLEST_SEGMENT_BYTES} and \
+         {LARGEST_SEGMENT_BYTES}"
+    )))
 }

@@ -26,7 +26,8 @@ use crate::handover::HandOver;
 use crate::layout::{self, BEFORE_THE_FIRST, Scan};
 use crate::marks::Ending;
 use crate::rules::{Mutant, Rule};
-use crate::segment;
+use crate::segment::{self, SegmentSizes};
+use crate::spare::Prepared;
 use crate::tail::{self, Verdict};
 
 /// What opening a log for writing found and did.
@@ -84,7 +85,7 @@ pub(crate) struct Found {
     /// `None` if the last segment is sealed, or there is none.
     pub active: Option<FoundActive>,
     /// A prepared segment, after the active one.
-    pub spare: Option<(u64, Box<dyn FsFile>)>,
+    pub spare: Option<Prepared>,
     pub next_number: u64,
     /// How the last sealed segment ended, for the next `Start`.
     pub previous: Ending,
@@ -102,7 +103,7 @@ pub(crate) struct Found {
 pub(crate) struct Opening<'a> {
     pub fs: &'a dyn Fs,
     pub dir: &'a Path,
-    pub segment_bytes: u64,
+    pub sizes: SegmentSizes,
     pub mutant: Mutant,
 }
 
@@ -251,8 +252,8 @@ impl Opening<'_> {
             let (file, header) =
                 layout::open_segment(self.fs, self.dir, spare_number, OpenMode::Write)?;
             let path = segment::path(self.dir, spare_number);
-            if header.size_bytes != self.segment_bytes {
-                // Made for another segment size. Nothing was ever written into it.
+            if header.size_bytes != self.sizes.of(spare_number) {
+                // Made for other segment sizes, or for a batch that did not come to it. Nothing was ever written into it.
                 self.remove(&path)?;
                 return self.fail("sync", self.dir, self.fs.sync_dir(self.dir));
             }
@@ -264,7 +265,7 @@ impl Opening<'_> {
                 self.fail("rename", &temporary, self.fs.rename(&temporary, &path))?;
                 self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
             }
-            found.spare = Some((spare_number, file));
+            found.spare = Some(Prepared::new(header, file));
         }
         Ok(())
     }

@@ -79,6 +79,22 @@ pub(crate) fn parse_name(name: &str) -> Option<u64> {
     (1..=LAST_NUMBER).contains(&number).then_some(number)
 }
 
+/// How large segments are made: each twice as large as the one before, from `first` to `largest`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentSizes {
+    pub first: u64,
+    pub largest: u64,
+}
+
+impl SegmentSizes {
+    /// The size of the segment with this number. It follows from the number alone, so that nobody has to
+    /// remember it.
+    pub fn of(&self, number: u64) -> u64 {
+        let doubled = number.saturating_sub(1).min(30);
+        self.first.saturating_mul(1 << doubled).min(self.largest)
+    }
+}
+
 /// What a segment's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {

@@ -26,9 +26,17 @@ pub(crate) enum SpareError {
 enum State {
     Empty,
     Preparing,
-    Ready(u64, Box<dyn FsFile>),
+    Ready(Prepared),
     /// A sync failed. It stays that way.
     Failed(IoFailure),
+}
+
+/// A segment that nothing was written into yet.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub number: u64,
+    pub size_bytes: u64,
+    pub file: Box<dyn FsFile>,
 }
 
 /// A place for one prepared segment.
@@ -48,12 +56,9 @@ impl Spare {
         dir: PathBuf,
         mutant: Mutant,
         threads: bool,
-        found: Option<(u64, Box<dyn FsFile>)>,
+        found: Option<Prepared>,
     ) -> Arc<Spare> {
-        let state = match found {
-            Some((number, file)) => State::Ready(number, file),
-            None => State::Empty,
-        };
+        let state = found.map_or(State::Empty, State::Ready);
         Arc::new(Spare {
             fs,
             dir,
@@ -75,7 +80,7 @@ impl Spare {
     /// The number of the prepared segment, if there is one.
     pub fn ready(&self) -> Option<u64> {
         match &*lock(&self.state) {
-            State::Ready(number, _) => Some(*number),
+            State::Ready(prepared) => Some(prepared.number),
             _ => None,
         }
     }
@@ -117,7 +122,8 @@ impl Spare {
             }
         }
         match std::mem::replace(&mut *state, State::Empty) {
-            State::Ready(number, file) if number == header.number => Ok(file),
+            State::Ready(found) if found.fits(header) => Ok(found.file),
+            // A batch that is larger than what was prepared has it made anew, under the same name.
             _ => {
                 drop(state);
                 segment::prepare(self.fs.as_ref(), &self.dir, header, self.mutant)
@@ -127,8 +133,8 @@ impl Spare {
     }
 
     /// Puts a segment that was taken back, unused.
-    pub fn put_back(&self, number: u64, file: Box<dyn FsFile>) {
-        *lock(&self.state) = State::Ready(number, file);
+    pub fn put_back(&self, header: SegmentHeader, file: Box<dyn FsFile>) {
+        *lock(&self.state) = State::Ready(Prepared::new(header, file));
     }
 
     /// Waits until no thread works on a segment any more.
@@ -158,7 +164,7 @@ impl Spare {
     fn prepare(&self, header: SegmentHeader) {
         let prepared = segment::prepare(self.fs.as_ref(), &self.dir, header, self.mutant);
         let next = match prepared.map_err(|e| self.explain(header, e)) {
-            Ok(file) => State::Ready(header.number, file),
+            Ok(file) => State::Ready(Prepared::new(header, file)),
             // Whoever needs the segment tries again, and reports what is wrong then.
             Err(SpareError::NotNow(_)) => State::Empty,
             Err(SpareError::Sync(failure)) => State::Failed(failure),
@@ -174,5 +180,19 @@ impl Spare {
             PlaceError::NotPlaced(e) => SpareError::NotNow(failure(e, "make")),
             PlaceError::Sync(e) => SpareError::Sync(failure(e, "sync")),
         }
+    }
+}
+
+impl Prepared {
+    pub fn new(header: SegmentHeader, file: Box<dyn FsFile>) -> Prepared {
+        Prepared {
+            number: header.number,
+            size_bytes: header.size_bytes,
+            file,
+        }
+    }
+
+    fn fits(&self, header: SegmentHeader) -> bool {
+        self.number == header.number && self.size_bytes >= header.size_bytes
     }
 }

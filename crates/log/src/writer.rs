@@ -17,7 +17,7 @@ use crate::handover::HandOver;
 use crate::marks::{Ending, Seal, Start};
 use crate::recovery::Found;
 use crate::rules::{Mutant, Rule};
-use crate::segment::{self, SegmentHeader};
+use crate::segment::{self, SegmentHeader, SegmentSizes};
 use crate::spare::{Spare, SpareError};
 use crate::stats::SyncTimes;
 use crate::sync::Arc;
@@ -47,7 +47,7 @@ struct Active {
 pub(crate) struct Writer {
     dir: PathBuf,
     log_id: u64,
-    segment_bytes: u64,
+    sizes: SegmentSizes,
     mutant: Mutant,
     active: Option<Active>,
     spare: Arc<Spare>,
@@ -71,7 +71,7 @@ impl Writer {
     pub fn new(
         found: Found,
         dir: PathBuf,
-        segment_bytes: u64,
+        sizes: SegmentSizes,
         mutant: Mutant,
         spare: Arc<Spare>,
     ) -> Writer {
@@ -79,7 +79,7 @@ impl Writer {
         Writer {
             dir,
             log_id,
-            segment_bytes,
+            sizes,
             mutant,
             active: found.active.map(|active| Active {
                 seed: PlaceSeed::new(log_id, active.number),
@@ -201,9 +201,9 @@ impl Writer {
     pub fn seal_if_used(&mut self) -> Result<(), WriteError> {
         match &self.active {
             Some(active) if active.first_lsn < self.next_lsn => {
-                let header = self.next_header();
+                let header = self.next_header(0);
                 let file = self.spare.take(header).map_err(no_spare)?;
-                self.spare.put_back(header.number, file);
+                self.spare.put_back(header, file);
                 self.seal()
             }
             _ => Ok(()),
@@ -230,11 +230,10 @@ impl Writer {
             |active: &Active| active.offset + frames.len() as u64 + reserve <= active.file_bytes;
         let mut opened = None;
         if !self.active.as_ref().is_some_and(fits) {
-            self.rotate()?;
+            let start = segment::HEADER_BYTES + segment::start_bytes();
+            self.rotate(start + frames.len() as u64 + reserve)?;
             opened = Some((self.next_number - 1, self.next_lsn));
             self.prepend_start(frames);
-            let room = segment::HEADER_BYTES + frames.len() as u64 + reserve;
-            debug_assert!(room <= self.segment_bytes, "a group of {room} bytes");
         }
         self.append(frames, false)?;
         Ok(opened)
@@ -261,10 +260,11 @@ impl Writer {
         Ok(())
     }
 
-    fn rotate(&mut self) -> Result<(), WriteError> {
+    /// Begins the next segment, which is to have so much room.
+    fn rotate(&mut self, room: u64) -> Result<(), WriteError> {
         // The new segment first: if there is no room for one, nothing has changed.
         let number = self.next_number;
-        let header = self.next_header();
+        let header = self.next_header(room);
         let path = segment::path(&self.dir, number);
         if number > segment::LAST_NUMBER {
             let error = io::Error::other("there are no more segment numbers");
@@ -288,11 +288,14 @@ impl Writer {
         Ok(())
     }
 
-    fn next_header(&self) -> SegmentHeader {
+    fn next_header(&self, room: u64) -> SegmentHeader {
+        let SegmentSizes { largest, .. } = self.sizes;
+        debug_assert!(room <= largest, "a group of {room} bytes");
+        let size = self.sizes.of(self.next_number);
         SegmentHeader {
             log_id: self.log_id,
             number: self.next_number,
-            size_bytes: self.segment_bytes,
+            size_bytes: if room <= size { size } else { largest },
             rewritten: false,
         }
     }
@@ -364,7 +367,7 @@ impl Writer {
         if let Some(active) = &self.active
             && active.offset > active.file_bytes / 2
         {
-            self.spare.prepare_ahead(self.next_header());
+            self.spare.prepare_ahead(self.next_header(0));
         }
     }
 }

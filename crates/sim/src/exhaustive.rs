@@ -124,6 +124,7 @@ fn cut_in_recovery(
 fn options(disk: &SimDisk, rule: Option<Rule>) -> Options {
     let options = Options::new()
         .segment_bytes(2560)
+        .first_segment_bytes(2048)
         .without_threads()
         .fs(Arc::new(disk.clone()));
     match rule {

@@ -121,8 +121,14 @@ impl World {
         let mut rng = Rng::new(seed);
         let disk = SimDisk::new(rng.next_u64());
         let segment_bytes = 512 * rng.range(4, 14);
+        // Some grow. In smaller ones there would be too little to rewrite.
+        let first_segment_bytes = match segment_bytes {
+            6144.. => 2048,
+            _ => segment_bytes,
+        };
         let mut options = Options::new()
             .segment_bytes(segment_bytes)
+            .first_segment_bytes(first_segment_bytes)
             .buffer_bytes(rng.range(200, 4000) as usize)
             .without_threads()
             .fs(Arc::new(disk.clone()));

@@ -17,6 +17,9 @@ use crate::store::Limits;
 
 /// The smallest segment that the largest records fit into.
 const SMALLEST_SEGMENT_BYTES: u64 = 32 * 1024;
+/// Segments grow from a part of their size, because opening reads the newest one whole: a small store is
+/// to be open at once.
+const FIRST_SEGMENT_PART: u64 = 16;
 
 /// The time in microseconds since 1970.
 #[derive(Clone)]
@@ -76,25 +79,27 @@ impl Options {
     /// The defaults: strict durability, segments of 16 MiB, a snapshot every 1 MiB of log or
     /// minute with events.
     pub fn new() -> Options {
-        Options {
+        let options = Options {
             log: dalsegno_log::Options::new(),
             fs: Arc::new(dalsegno_log::fs::RealFs),
             clock: Clock(Arc::new(system_now_us)),
             limits: Limits::default(),
-            segment_bytes: 16 << 20,
+            segment_bytes: 0,
             snapshot_bytes: 1 << 20,
             snapshot_every: Duration::from_secs(60),
             threads: true,
             create: true,
             mutant: Mutant::default(),
-        }
+        };
+        options.segment_bytes(16 << 20)
     }
 
     /// The size of a log segment, from 32 KiB to 1 GiB. The events of one append have to fit into
-    /// a segment.
+    /// a segment. The first ones of a store are smaller, from a sixteenth of that on.
     pub fn segment_bytes(mut self, bytes: u64) -> Options {
         self.segment_bytes = bytes;
-        self.log = self.log.segment_bytes(bytes);
+        let first = (bytes / FIRST_SEGMENT_PART).max(SMALLEST_SEGMENT_BYTES);
+        self.log = self.log.segment_bytes(bytes).first_segment_bytes(first);
         self
     }
 
