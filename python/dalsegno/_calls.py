@@ -95,6 +95,8 @@ class Signature:
             raise TypeError(f"{self.name} has no argument {', '.join(sorted(unknown))}")
         self._hints: Mapping[str, Any] | None = None
         self._coders: dict[str, Coder] = {}
+        self.of_result: Coder | None = None
+        """How the result is written and read, once that was needed."""
         kinds = {parameter.kind for parameter in self.signature.parameters.values()}
         self._is_simple = kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
         """Arguments can be told by their places and names."""
@@ -134,6 +136,8 @@ class Signature:
         found = self._coders.get(name)
         if found is None:
             found = self._coders[name] = coder(self.hint(name))
+            if name == "return":
+                self.of_result = found
         return found
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -225,4 +229,4 @@ class Signature:
 
     def result(self, text: str) -> Any:
         """The result from JSON."""
-        return read_with(self._coders.get("return") or self.coder("return"), text)
+        return read_with(self.of_result or self.coder("return"), text)

@@ -99,16 +99,8 @@ class Frame:
         )
 
 
-class InStep:
-    """Inside of a step's function: tools called here are plain calls."""
-
-    __slots__ = ("call",)
-
-    def __init__(self, call: Call) -> None:
-        self.call = call
-
-
-PLACE: ContextVar[Frame | InStep | None] = ContextVar("dalsegno", default=None)
+PLACE: ContextVar[Frame | Call | None] = ContextVar("dalsegno", default=None)
+"""Inside of a step's function, where tools are plain calls, it is that call."""
 
 
 def frame() -> Frame | None:
@@ -124,7 +116,7 @@ def frame_for(what: str) -> Frame:
     """The same; raises outside of a run."""
     found = frame()
     if found is None:
-        inside = "inside of a step" if isinstance(PLACE.get(), InStep) else "outside of a run"
+        inside = "inside of a step" if isinstance(PLACE.get(), Call) else "outside of a run"
         raise BadUse(f"dalsegno.{what} was called {inside}: it belongs into the code of an agent")
     return found
 
@@ -139,8 +131,8 @@ def current_call() -> Call:
     ...     return answer.text
     """
     place = PLACE.get()
-    if isinstance(place, InStep):
-        return place.call
+    if isinstance(place, Call):
+        return place
     raise BadUse("dalsegno.current_call was called outside of a step: it belongs into the function of a tool or model")
 
 

@@ -20,13 +20,13 @@ import contextvars
 import functools
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from . import _threads, _watch
 from ._calls import Signature
 from ._dalsegno import Call, Ctx, Step
 from ._errors import Failure, NotSerialisable, Unwind
-from ._frames import PLACE, Execution, Frame, InStep
+from ._frames import PLACE, Execution, Frame
 from ._raising import exception_of, failure_of
 from ._tasks import Tasks, threadsafe
 from ._values import Coder, coder, read_with, type_words, write_and_read_with
@@ -61,15 +61,10 @@ def happened(result: Any = None) -> Probe:
 class Body:
     """What a step does, if it is to be done."""
 
-    name: str
-    effect = ""
+    __slots__ = ("beside", "code", "hint", "name", "raised", "signature", "written")
+    effect: ClassVar[Any] = ""
     """Of a tool; nothing for other steps."""
-    not_done: tuple[type[BaseException], ...] = ()
-    beside = False
-    """On another thread, or in another task: so that it can be left when it takes too long."""
-    raised: BaseException | None = None
-    written: tuple[str, Any] | None = None
-    """Its result, if it was done here: as JSON, and as that is read."""
+    not_done: ClassVar[Any] = ()
 
     def __init__(
         self,
@@ -80,10 +75,15 @@ class Body:
         signature: Signature | None = None,
     ) -> None:
         self.name = name
-        self.code = code
+        self.code: Callable[..., Any] | None = code
         self.hint = hint
         self.signature = signature
         """Of what its result is, if it is a function's."""
+        self.beside = False
+        """On another thread, or in another task: so that it can be left when it takes too long."""
+        self.raised: BaseException | None = None
+        self.written: tuple[str, Any] | None = None
+        """Its result, if it was done here: as JSON, and as that is read."""
 
     def do(self, call: Call) -> Any:
         """Does it."""
@@ -99,9 +99,9 @@ class Body:
         written = self.written
         if written is not None and written[0] == text:
             return written[1]
-        return read_with(self.coder(), text)
+        return read_with(self._coder(), text)
 
-    def coder(self) -> Coder:
+    def _coder(self) -> Coder:
         """How its result is written and read."""
         return coder(self.hint) if self.signature is None else self.signature.coder("return")
 
@@ -113,20 +113,15 @@ class Body:
         return error
 
     def write(self, value: Any) -> str:
+        """The function has returned: its result as JSON."""
         try:
-            self.written = write_and_read_with(self.coder(), value)
+            signature = self.signature
+            known = None if signature is None else signature.of_result
+            self.written = write_and_read_with(known or self._coder(), value)
         except Exception as e:
             what = type_words(type(value))
             raise NotSerialisable(f"it gave a {what}, which cannot be recorded: {e}") from e
         return self.written[0]
-
-    def ended(self, step: Step, asked: int, value: Any) -> str | None:
-        """The function has returned: its result as JSON, to be said to the step; `None` if it is a failure."""
-        try:
-            return self.write(value)
-        except NotSerialisable as e:
-            step.failed(asked, failure_of(e))
-            return None
 
     def failed(self, step: Step, asked: int, error: Exception) -> None:
         """The function has raised."""
@@ -180,6 +175,9 @@ def perform(frame: Frame, step: Step, body: Body, told: tuple[Any, ...] | None =
             told = step.hear()
         what = told[0]
         if what == "done":
+            written = body.written
+            if written is not None and written[0] == told[1]:
+                return written[1]
             return result_of(frame, body.name, body.result, told[1])
         if what == "failed":
             raise body.failure(told[1])
@@ -196,7 +194,7 @@ def perform(frame: Frame, step: Step, body: Body, told: tuple[Any, ...] | None =
 def _answer(frame: Frame, step: Step, body: Body, told: tuple[Any, ...], hears: bool) -> tuple[Any, ...] | None:
     """Does what the core asks for, on this thread. What is heard then, if anything is."""
     what, asked, given = told[0], told[1], told[2]
-    token = PLACE.set(Frame(frame.execution, given) if what == "inside" else InStep(given))
+    token = PLACE.set(Frame(frame.execution, given) if what == "inside" else given)
     try:
         if what == "probe":
             value = body.probe(given)
@@ -213,14 +211,17 @@ def _answer(frame: Frame, step: Step, body: Body, told: tuple[Any, ...], hears: 
         interrupted(frame.execution, body.name, e)
         raise
     else:
-        text = None
         if what == "probe":
             body.probed(step, asked, value)
-        else:
-            text = body.ended(step, asked, value)
+            return None
+        try:
+            text = body.write(value)
+        except NotSerialisable as e:
+            step.failed(asked, failure_of(e))
+            return None
     finally:
         PLACE.reset(token)
-    return None if text is None else step.done(asked, text, hears)
+    return step.done(asked, text, hears)
 
 
 # --- In an event loop --------------------------------------------------------------------------------
@@ -371,15 +372,15 @@ class _Performance:
                 inside.belongs_to(task)
             await self.execute(told, inside)
         elif self.body.beside:
-            token = PLACE.set(InStep(told[2]))
+            token = PLACE.set(told[2])
             try:
-                self.beside = self.tasks.loop.create_task(self.execute(told, InStep(told[2])))
+                self.beside = self.tasks.loop.create_task(self.execute(told, told[2]))
             finally:
                 PLACE.reset(token)
         else:
-            await self.execute(told, InStep(told[2]))
+            await self.execute(told, told[2])
 
-    async def execute(self, told: tuple[Any, ...], place: Frame | InStep) -> None:
+    async def execute(self, told: tuple[Any, ...], place: Frame | Call) -> None:
         what, asked, given = told
         body, step = self.body, self.step
         token = PLACE.set(place)
@@ -403,8 +404,13 @@ class _Performance:
         else:
             if what == "probe":
                 body.probed(step, asked, value)
-            elif (text := body.ended(step, asked, value)) is not None:
-                step.done(asked, text, False)
+            else:
+                try:
+                    text = body.write(value)
+                except NotSerialisable as e:
+                    step.failed(asked, failure_of(e))
+                else:
+                    step.done(asked, text, False)
         finally:
             PLACE.reset(token)
 

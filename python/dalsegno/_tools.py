@@ -12,7 +12,7 @@ from . import _threads
 from ._calls import Signature, check_function, is_async, name_of, wants_key, wrap
 from ._dalsegno import Call, Manner
 from ._errors import BadUse, NotSerialisable
-from ._frames import PLACE, Execution, Frame, InStep, frame
+from ._frames import PLACE, Execution, Frame, frame
 from ._perform import UNKNOWN, Body, Ear, Probe, StepCall, perform, result_of
 from ._times import Time, seconds
 
@@ -116,7 +116,7 @@ class Tool(Generic[P, R_co]):
         place = PLACE.get()
         if self.wants_key and "key" not in kwargs:
             # Called by another step: its key is good for one call of each tool.
-            key = f"{place.call.key}/{self.name}" if isinstance(place, InStep) else ""
+            key = f"{place.key}/{self.name}" if isinstance(place, Call) else ""
             kwargs = {**kwargs, "key": key}
         return self.code(*args, **kwargs)
 
@@ -163,12 +163,23 @@ class Tool(Generic[P, R_co]):
 class _Doing(Body):
     """One call of a tool, to be done."""
 
+    __slots__ = ("args", "function", "kwargs", "tool")
+
     def __init__(
         self, tool: Tool[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], code: Callable[..., Any]
     ) -> None:
+        # As the class above makes it, but without calling that: this is on the way of every step.
         self.tool, self.args, self.kwargs, self.function = tool, args, kwargs, code
-        self.name, self.effect, self.signature = tool.name, tool.effect, tool.signature
-        self.not_done, self.beside = tool.not_done, tool.timeout is not None
+        self.name, self.signature, self.beside = tool.name, tool.signature, tool.timeout is not None
+        self.raised = self.written = None
+
+    @property
+    def effect(self) -> str:
+        return self.tool.effect
+
+    @property
+    def not_done(self) -> tuple[type[BaseException], ...]:
+        return self.tool.not_done
 
     def do(self, call: Call) -> Any:
         if self.tool.wants_key:

@@ -110,6 +110,8 @@ def read_with(coder: Coder, text: str) -> Any:
 
 def write_and_read_with(coder: Coder, value: Any) -> tuple[str, Any]:
     """A value as JSON, and as it will be read."""
+    if coder is PLAIN and type(value) is str and value.isascii():
+        return _quoted(value), value
     text = write_with(coder, value)
     if coder is PLAIN and type(value) in INTACT:
         return text, value
