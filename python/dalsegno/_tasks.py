@@ -4,7 +4,12 @@
 numbered in the order in which tasks are made in the scope that makes them. So the steps of a task have the same
 identities whatever else is scheduled when. That needs a task factory on the loop, which is put in front of
 the one that is there. A step that is itself made into a task, as in ``gather(search(a), search(b))``, has
-its identity already.
+its identity already. A task that a finaliser makes, to close a connection, say, is none of the run's: garbage is
+collected at any time, in whatever code is running then.
+
+Invariant: the factory leaves the context as it is that it is called in. It may be called in the middle of
+`ContextVar.set`: up to 3.11 that allocates, which may collect garbage, and another `set` in the same context
+would free what the first one is reading (https://github.com/python/cpython/issues/148891).
 
 **Quiet.** A run that only waits leaves memory. Whether its code can go on by itself is seen from what its tasks
 wait for: a step, another task of the run, a `gather`, `asyncio.wait` or `TaskGroup` of such. If a task waits for
@@ -14,10 +19,14 @@ something else, that is given a second.
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import inspect
 import re
+import sys
 import time
 import weakref
 from collections.abc import Callable, Coroutine
+from types import FrameType
 from typing import Any
 
 from ._dalsegno import Bell
@@ -161,27 +170,40 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
             task = make(loop, coro, **more)
             tasks.all.add(task)
             return task
+        is_finaliser = _is_finaliser(sys._getframe(1))
         try:
-            child = _child(place, coro)
+            child = Frame(place.execution, place.ctx, _BY_FINALISER) if is_finaliser else _child(place, coro)
         except BaseException:
             coro.close()  # The run was left: it is not begun, and nobody is to be warned of that.
             raise
         given = more.get("context")
-        if given is not None:
-            given.run(PLACE.set, child)
-        token = PLACE.set(child)
+        context = contextvars.copy_context() if given is None else given
+        context.run(PLACE.set, child)
         _making.add(id(coro))
         try:
-            task = make(loop, coro, **more)
+            # The task copies the context that it is made in, or enters the given one itself.
+            task = context.run(make, loop, coro, **more) if given is None else make(loop, coro, **more)
         finally:
             _making.discard(id(coro))
-            PLACE.reset(token)
         child.belongs_to(task)
-        tasks.all.add(task)
+        if not is_finaliser:
+            tasks.all.add(task)
         return task
 
     setattr(factory, "__dalsegno_numbers__", True)  # noqa: B010
     loop.set_task_factory(factory)
+
+
+_BY_FINALISER = "this task was made by a finaliser (`__del__`), at a time that nobody knows: make no steps there"
+
+
+def _is_finaliser(caller: FrameType | None) -> bool:
+    """Whether this was called by a finaliser, in whatever code that has interrupted."""
+    while caller is not None and not caller.f_code.co_flags & inspect.CO_COROUTINE:
+        if caller.f_code.co_name == "__del__":
+            return True
+        caller = caller.f_back
+    return False
 
 
 def _child(place: Frame, coro: Coroutine[Any, Any, Any]) -> Frame:
