@@ -47,6 +47,8 @@ class Tasks:
         self.waiters: weakref.WeakSet[asyncio.Future[None]] = weakref.WeakSet()
         self._execution: Execution | None = None
         self._looks = False
+        self._said = False
+        """Whether the driver was told that they wait."""
         self._turned = time.monotonic()
         """When the loop surely had a turn for others."""
 
@@ -83,13 +85,18 @@ class Tasks:
             self._looks = True
             self.loop.call_soon(self._look)
 
+    def go_on(self) -> None:
+        """A step goes on whose function has waited: the driver takes the code for running again, until it is told."""
+        if self._said:
+            self.look_soon()
+
     def leave(self) -> None:
         """Cancels all of them: the run is left."""
         for task in list(self.all):
             task.cancel()
 
     def _look(self) -> None:
-        self._looks = False
+        self._looks = self._said = False
         execution = self._execution
         if execution is None or execution.ctx.is_left:
             return
@@ -103,6 +110,7 @@ class Tasks:
                 self.look_soon()
                 return
             sure = sure and self._is_ours(task, awaited)
+        self._said = True
         execution.ctx.waits(sure)
 
     def _is_ours(self, task: AnyTask, awaited: Any) -> bool:

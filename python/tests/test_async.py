@@ -205,6 +205,40 @@ def test_a_run_leaves_memory_when_all_its_tasks_wait(opened: Open) -> None:
 
 
 @dalsegno.agent
+async def waits_for_several(how: str) -> list[str]:
+    async def one(name: str) -> str:
+        await look(name)
+        return str(await aio.signal(name)) if name != "c" else "at once"
+
+    if how == "group":
+        make_group: Any = getattr(asyncio, "TaskGroup", None)
+        async with make_group() as group:
+            tasks = [group.create_task(one(name)) for name in "abc"]
+    else:
+        tasks = [asyncio.create_task(one(name)) for name in "abc"]
+        if how == "first":
+            await tasks[2]
+            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks)
+    return [await task for task in tasks]
+
+
+@pytest.mark.parametrize("how", ["group", "all", "first"])
+def test_a_run_leaves_memory_when_it_waits_for_several_tasks(opened: Open, how: str) -> None:
+    if how == "group" and sys.version_info < (3, 11):
+        pytest.skip("no TaskGroup")
+    app = opened(waits_for_several)
+    begun = time.monotonic()
+    app.start(waits_for_several, "r", how)
+    while not app.runs(status=["checkpointed"]):
+        assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 0.9
+    app.signal("r", "a", "A")
+    app.signal("r", "b", "B")
+    assert app.get("r").result() == ["A", "B", "at once"]
+
+
+@dalsegno.agent
 async def waits_for_its_own() -> str:
     async def own() -> str:
         await asyncio.sleep(0.3)
