@@ -25,8 +25,8 @@ import re
 import sys
 import time
 import weakref
-from collections.abc import Callable, Coroutine
-from types import FrameType
+from collections.abc import Callable, Coroutine, Iterable
+from types import CodeType, FrameType
 from typing import Any
 
 from ._dalsegno import Bell
@@ -36,6 +36,15 @@ AnyTask = asyncio.Task[Any]
 KEPT_AT_MOST = 0.005
 """So long (seconds) a loop is kept by steps that wait for the disk only."""
 _GROUP: type | None = getattr(asyncio, "TaskGroup", None)
+_ON_COMPLETION: CodeType | None = next(
+    (
+        const
+        for const in asyncio.tasks._wait.__code__.co_consts  # type: ignore[attr-defined]
+        if isinstance(const, CodeType) and const.co_name == "_on_completion"
+    ),
+    None,
+)
+"""What tasks call that `asyncio.wait` waits for, when they are done."""
 
 
 class Tasks:
@@ -47,6 +56,7 @@ class Tasks:
         self.waiters: weakref.WeakSet[asyncio.Future[None]] = weakref.WeakSet()
         self._execution: Execution | None = None
         self._looks = False
+        self._changed = False
         self._said = False
         """Whether the driver was told that they wait."""
         self._turned = time.monotonic()
@@ -81,6 +91,10 @@ class Tasks:
 
     def look_soon(self) -> None:
         """Something has changed: sees what they wait for, when they have gone on."""
+        self._changed = True
+        self._look_again()
+
+    def _look_again(self) -> None:
         if not self._looks:
             self._looks = True
             self.loop.call_soon(self._look)
@@ -97,10 +111,11 @@ class Tasks:
 
     def _look(self) -> None:
         self._looks = self._said = False
+        changed, self._changed = self._changed, False
         execution = self._execution
         if execution is None or execution.ctx.is_left:
             return
-        sure = True
+        pending: dict[AnyTask, Any] = {}
         for task in list(self.all):
             if task.done():
                 continue
@@ -109,33 +124,63 @@ class Tasks:
                 # It is about to go on.
                 self.look_soon()
                 return
-            sure = sure and self._is_ours(task, awaited)
+            pending[task] = awaited
+        joins: _Joins | None = None
+        sure = True
+        for awaited in pending.values():
+            if awaited in self.waiters or awaited in self.all:
+                continue
+            children = getattr(awaited, "_children", None)
+            if children is None:
+                joins = joins or _Joins(pending)
+                if changed and joins.is_short(awaited):
+                    # A task may be done, and who waits for it not told yet.
+                    self._look_again()
+                    return
+                children = joins.children(awaited)
+            sure = sure and bool(children) and all(child in self.all for child in children)
         self._said = True
         execution.ctx.waits(sure)
 
-    def _is_ours(self, task: AnyTask, awaited: Any) -> bool:
-        if awaited in self.waiters or awaited in self.all:
-            return True
-        children = getattr(awaited, "_children", None)
-        if children is None:
-            children = _waits_for(task)
-        return bool(children) and all(child in self.all for child in children)
 
+class _Joins:
+    """By which futures a `TaskGroup` or `asyncio.wait` has somebody wait, and for which tasks.
 
-def _waits_for(task: AnyTask) -> list[Any]:
-    """The tasks of a TaskGroup or of `asyncio.wait` that a task waits for."""
-    inner: Any = task.get_coro()
-    while getattr(inner, "cr_await", None) is not None and hasattr(inner.cr_await, "cr_frame"):
-        inner = inner.cr_await
-    code_frame = getattr(inner, "cr_frame", None)
-    if code_frame is None:
-        return []
-    local = code_frame.f_locals
-    if _GROUP is not None and isinstance(local.get("self"), _GROUP):
-        return list(local["self"]._tasks)
-    if code_frame.f_code is asyncio.tasks._wait.__code__ and local.get("timeout") is None:  # type: ignore[attr-defined]
-        return [task for task in local["fs"] if not task.done()]
-    return []
+    That is seen from what the tasks call when they are done. It is in the variables of the coroutine that waits too,
+    but who reads those of another frame makes the interpreter keep a copy of them.
+    """
+
+    def __init__(self, tasks: Iterable[AnyTask]) -> None:
+        self._groups: dict[Any, Any] = {}
+        self._waits: dict[Any, tuple[int, list[AnyTask]]] = {}
+        for task in tasks:
+            # Private, and there since the beginning of asyncio. Without it, it is a wait for something else.
+            for called in getattr(task, "_callbacks", None) or ():
+                self._add(task, called[0])
+
+    def _add(self, task: AnyTask, call: Any) -> None:
+        group: Any = getattr(call, "__self__", None)
+        code: Any = getattr(call, "__code__", None)
+        if _GROUP is not None and isinstance(group, _GROUP):
+            self._groups[getattr(group, "_on_completed_fut", None)] = group
+        elif isinstance(code, CodeType) and code is _ON_COMPLETION:
+            cells = zip(code.co_freevars, call.__closure__, strict=True)
+            known = {name: cell.cell_contents for name, cell in cells}
+            waiter, count = known.get("waiter"), known.get("counter")
+            # With a time limit it goes on by itself.
+            if waiter is not None and count is not None and known.get("timeout_handle", waiter) is None:
+                self._waits.setdefault(waiter, (count, []))[1].append(task)
+
+    def is_short(self, awaited: Any) -> bool:
+        """Whether more is waited for by this than these tasks."""
+        count, tasks = self._waits.get(awaited, (0, []))
+        return count > len(tasks)
+
+    def children(self, awaited: Any) -> list[Any]:
+        """The tasks that are waited for by this; nothing if there is more, or nothing known of it."""
+        if awaited in self._groups:
+            return list(self._groups[awaited]._tasks)
+        return [] if self.is_short(awaited) else self._waits.get(awaited, (0, []))[1]
 
 
 _BELLS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bell | None] = weakref.WeakKeyDictionary()

@@ -8,6 +8,7 @@ import random
 import sys
 import time
 import types
+import weakref
 from pathlib import Path
 from typing import Any, cast
 
@@ -236,6 +237,26 @@ def test_a_run_leaves_memory_when_it_waits_for_several_tasks(opened: Open, how: 
     app.signal("r", "a", "A")
     app.signal("r", "b", "B")
     assert app.get("r").result() == ["A", "B", "at once"]
+
+
+class Thing:
+    pass
+
+
+@dalsegno.agent
+async def lets_go() -> bool:
+    thing = Thing()
+    kept = weakref.ref(thing)
+    asyncio.create_task(aio.signal("never"))
+    future = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(0.05, future.set_result, None)
+    await future
+    del thing
+    return kept() is not None
+
+
+def test_what_the_code_lets_go_of_is_kept_by_nobody(opened: Open) -> None:
+    assert opened(lets_go).run(lets_go, "r") is False
 
 
 @dalsegno.agent
