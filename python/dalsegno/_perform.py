@@ -352,6 +352,7 @@ class _Performance:
                     raise asyncio.CancelledError(f"run {self.frame.ctx.run!r} was left")
                 await self.answer(told)
                 told = step.heard(self.tasks.is_idle())
+                self.tasks.go_on()
         except (asyncio.CancelledError, GeneratorExit):
             # Who waited does not any more: an effect that must not be repeated is in doubt then.
             step.let_go()

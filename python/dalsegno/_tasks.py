@@ -4,7 +4,12 @@
 numbered in the order in which tasks are made in the scope that makes them. So the steps of a task have the same
 identities whatever else is scheduled when. That needs a task factory on the loop, which is put in front of
 the one that is there. A step that is itself made into a task, as in ``gather(search(a), search(b))``, has
-its identity already.
+its identity already. A task that a finaliser makes, to close a connection, say, is none of the run's: garbage is
+collected at any time, in whatever code is running then.
+
+Invariant: the factory leaves the context as it is that it is called in. It may be called in the middle of
+`ContextVar.set`: up to 3.11 that allocates, which may collect garbage, and another `set` in the same context
+would free what the first one is reading (https://github.com/python/cpython/issues/148891).
 
 **Quiet.** A run that only waits leaves memory. Whether its code can go on by itself is seen from what its tasks
 wait for: a step, another task of the run, a `gather`, `asyncio.wait` or `TaskGroup` of such. If a task waits for
@@ -14,10 +19,14 @@ something else, that is given a second.
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import inspect
 import re
+import sys
 import time
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from types import CodeType, FrameType
 from typing import Any
 
 from ._dalsegno import Bell
@@ -27,6 +36,15 @@ AnyTask = asyncio.Task[Any]
 KEPT_AT_MOST = 0.005
 """So long (seconds) a loop is kept by steps that wait for the disk only."""
 _GROUP: type | None = getattr(asyncio, "TaskGroup", None)
+_ON_COMPLETION: CodeType | None = next(
+    (
+        const
+        for const in asyncio.tasks._wait.__code__.co_consts  # type: ignore[attr-defined]
+        if isinstance(const, CodeType) and const.co_name == "_on_completion"
+    ),
+    None,
+)
+"""What tasks call that `asyncio.wait` waits for, when they are done."""
 
 
 class Tasks:
@@ -38,6 +56,9 @@ class Tasks:
         self.waiters: weakref.WeakSet[asyncio.Future[None]] = weakref.WeakSet()
         self._execution: Execution | None = None
         self._looks = False
+        self._changed = False
+        self._said = False
+        """Whether the driver was told that they wait."""
         self._turned = time.monotonic()
         """When the loop surely had a turn for others."""
 
@@ -70,9 +91,18 @@ class Tasks:
 
     def look_soon(self) -> None:
         """Something has changed: sees what they wait for, when they have gone on."""
+        self._changed = True
+        self._look_again()
+
+    def _look_again(self) -> None:
         if not self._looks:
             self._looks = True
             self.loop.call_soon(self._look)
+
+    def go_on(self) -> None:
+        """A step goes on whose function has waited: the driver takes the code for running again, until it is told."""
+        if self._said:
+            self.look_soon()
 
     def leave(self) -> None:
         """Cancels all of them: the run is left."""
@@ -80,11 +110,12 @@ class Tasks:
             task.cancel()
 
     def _look(self) -> None:
-        self._looks = False
+        self._looks = self._said = False
+        changed, self._changed = self._changed, False
         execution = self._execution
         if execution is None or execution.ctx.is_left:
             return
-        sure = True
+        pending: dict[AnyTask, Any] = {}
         for task in list(self.all):
             if task.done():
                 continue
@@ -93,32 +124,63 @@ class Tasks:
                 # It is about to go on.
                 self.look_soon()
                 return
-            sure = sure and self._is_ours(task, awaited)
+            pending[task] = awaited
+        joins: _Joins | None = None
+        sure = True
+        for awaited in pending.values():
+            if awaited in self.waiters or awaited in self.all:
+                continue
+            children = getattr(awaited, "_children", None)
+            if children is None:
+                joins = joins or _Joins(pending)
+                if changed and joins.is_short(awaited):
+                    # A task may be done, and who waits for it not told yet.
+                    self._look_again()
+                    return
+                children = joins.children(awaited)
+            sure = sure and bool(children) and all(child in self.all for child in children)
+        self._said = True
         execution.ctx.waits(sure)
 
-    def _is_ours(self, task: AnyTask, awaited: Any) -> bool:
-        if awaited in self.waiters or awaited in self.all:
-            return True
-        children = getattr(awaited, "_children", None)
-        if children is None:
-            children = _waits_for(task)
-        return bool(children) and all(child in self.all for child in children)
 
+class _Joins:
+    """By which futures a `TaskGroup` or `asyncio.wait` has somebody wait, and for which tasks.
 
-def _waits_for(task: AnyTask) -> list[Any]:
-    """The tasks of a TaskGroup or of `asyncio.wait` that a task waits for."""
-    inner: Any = task.get_coro()
-    while getattr(inner, "cr_await", None) is not None and hasattr(inner.cr_await, "cr_frame"):
-        inner = inner.cr_await
-    code_frame = getattr(inner, "cr_frame", None)
-    if code_frame is None:
-        return []
-    local = code_frame.f_locals
-    if _GROUP is not None and isinstance(local.get("self"), _GROUP):
-        return list(local["self"]._tasks)
-    if code_frame.f_code is asyncio.tasks._wait.__code__ and local.get("timeout") is None:  # type: ignore[attr-defined]
-        return [task for task in local["fs"] if not task.done()]
-    return []
+    That is seen from what the tasks call when they are done. It is in the variables of the coroutine that waits too,
+    but who reads those of another frame makes the interpreter keep a copy of them.
+    """
+
+    def __init__(self, tasks: Iterable[AnyTask]) -> None:
+        self._groups: dict[Any, Any] = {}
+        self._waits: dict[Any, tuple[int, list[AnyTask]]] = {}
+        for task in tasks:
+            # Private, and there since the beginning of asyncio. Without it, it is a wait for something else.
+            for called in getattr(task, "_callbacks", None) or ():
+                self._add(task, called[0])
+
+    def _add(self, task: AnyTask, call: Any) -> None:
+        group: Any = getattr(call, "__self__", None)
+        code: Any = getattr(call, "__code__", None)
+        if _GROUP is not None and isinstance(group, _GROUP):
+            self._groups[getattr(group, "_on_completed_fut", None)] = group
+        elif isinstance(code, CodeType) and code is _ON_COMPLETION:
+            cells = zip(code.co_freevars, call.__closure__, strict=True)
+            known = {name: cell.cell_contents for name, cell in cells}
+            waiter, count = known.get("waiter"), known.get("counter")
+            # With a time limit it goes on by itself.
+            if waiter is not None and count is not None and known.get("timeout_handle", waiter) is None:
+                self._waits.setdefault(waiter, (count, []))[1].append(task)
+
+    def is_short(self, awaited: Any) -> bool:
+        """Whether more is waited for by this than these tasks."""
+        count, tasks = self._waits.get(awaited, (0, []))
+        return count > len(tasks)
+
+    def children(self, awaited: Any) -> list[Any]:
+        """The tasks that are waited for by this; nothing if there is more, or nothing known of it."""
+        if awaited in self._groups:
+            return list(self._groups[awaited]._tasks)
+        return [] if self.is_short(awaited) else self._waits.get(awaited, (0, []))[1]
 
 
 _BELLS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bell | None] = weakref.WeakKeyDictionary()
@@ -161,27 +223,40 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
             task = make(loop, coro, **more)
             tasks.all.add(task)
             return task
+        is_finaliser = _is_finaliser(sys._getframe(1))
         try:
-            child = _child(place, coro)
+            child = Frame(place.execution, place.ctx, _BY_FINALISER) if is_finaliser else _child(place, coro)
         except BaseException:
             coro.close()  # The run was left: it is not begun, and nobody is to be warned of that.
             raise
         given = more.get("context")
-        if given is not None:
-            given.run(PLACE.set, child)
-        token = PLACE.set(child)
+        context = contextvars.copy_context() if given is None else given
+        context.run(PLACE.set, child)
         _making.add(id(coro))
         try:
-            task = make(loop, coro, **more)
+            # The task copies the context that it is made in, or enters the given one itself.
+            task = context.run(make, loop, coro, **more) if given is None else make(loop, coro, **more)
         finally:
             _making.discard(id(coro))
-            PLACE.reset(token)
         child.belongs_to(task)
-        tasks.all.add(task)
+        if not is_finaliser:
+            tasks.all.add(task)
         return task
 
     setattr(factory, "__dalsegno_numbers__", True)  # noqa: B010
     loop.set_task_factory(factory)
+
+
+_BY_FINALISER = "this task was made by a finaliser (`__del__`), at a time that nobody knows: make no steps there"
+
+
+def _is_finaliser(caller: FrameType | None) -> bool:
+    """Whether this was called by a finaliser, in whatever code that has interrupted."""
+    while caller is not None and not caller.f_code.co_flags & inspect.CO_COROUTINE:
+        if caller.f_code.co_name == "__del__":
+            return True
+        caller = caller.f_back
+    return False
 
 
 def _child(place: Frame, coro: Coroutine[Any, Any, Any]) -> Frame:

@@ -8,6 +8,7 @@ import random
 import sys
 import time
 import types
+import weakref
 from pathlib import Path
 from typing import Any, cast
 
@@ -202,6 +203,60 @@ def test_a_run_leaves_memory_when_all_its_tasks_wait(opened: Open) -> None:
     assert app.get("r").result() == ["<A>", "<B>", "<C>"]
     assert sorted(LOG) == ["A", "B", "C"]
     assert app.replay("r").same
+
+
+@dalsegno.agent
+async def waits_for_several(how: str) -> list[str]:
+    async def one(name: str) -> str:
+        await look(name)
+        return str(await aio.signal(name)) if name != "c" else "at once"
+
+    if how == "group":
+        make_group: Any = getattr(asyncio, "TaskGroup", None)
+        async with make_group() as group:
+            tasks = [group.create_task(one(name)) for name in "abc"]
+    else:
+        tasks = [asyncio.create_task(one(name)) for name in "abc"]
+        if how == "first":
+            await tasks[2]
+            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks)
+    return [await task for task in tasks]
+
+
+@pytest.mark.parametrize("how", ["group", "all", "first"])
+def test_a_run_leaves_memory_when_it_waits_for_several_tasks(opened: Open, how: str) -> None:
+    if how == "group" and sys.version_info < (3, 11):
+        pytest.skip("no TaskGroup")
+    app = opened(waits_for_several)
+    begun = time.monotonic()
+    app.start(waits_for_several, "r", how)
+    while not app.runs(status=["checkpointed"]):
+        assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 0.9
+    app.signal("r", "a", "A")
+    app.signal("r", "b", "B")
+    assert app.get("r").result() == ["A", "B", "at once"]
+
+
+class Thing:
+    pass
+
+
+@dalsegno.agent
+async def lets_go() -> bool:
+    thing = Thing()
+    kept = weakref.ref(thing)
+    asyncio.create_task(aio.signal("never"))
+    future = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(0.05, future.set_result, None)
+    await future
+    del thing
+    return kept() is not None
+
+
+def test_what_the_code_lets_go_of_is_kept_by_nobody(opened: Open) -> None:
+    assert opened(lets_go).run(lets_go, "r") is False
 
 
 @dalsegno.agent
