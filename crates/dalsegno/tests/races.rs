@@ -158,6 +158,21 @@ fn what_is_too_late_for_its_deadline_is_too_late_again() {
 }
 
 #[test]
+fn a_child_that_cannot_be_started_is_seen_before_what_follows() {
+    check(
+        |ctx, _, outside| {
+            Box::pin(async move {
+                let missing = ctx.child::<String, _>("missing", "").await;
+                let told = missing.unwrap_err().to_string();
+                tool(&ctx, &outside, Effect::ReadOnly, "tell", &told).await?;
+                Ok("no child".to_owned())
+            })
+        },
+        "no child",
+    );
+}
+
+#[test]
 fn of_two_times_the_one_that_was_seen_first_is_first_again() {
     check(
         |ctx, clock, _| {

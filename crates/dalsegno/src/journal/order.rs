@@ -104,7 +104,12 @@ pub(crate) fn seen(step: &StepRecord) -> (u64, u64) {
 
 /// Whether others record what it comes to.
 pub(super) fn is_from_outside(step: &StepRecord) -> bool {
-    matches!(step.kind, StepKind::Sleep | StepKind::Child)
+    match step.kind {
+        StepKind::Sleep => true,
+        // That it could not be started the code has recorded itself.
+        StepKind::Child => step.attempts > 0,
+        _ => false,
+    }
 }
 
 /// Whether steps were under way beside each other. Of what has no intent nobody knows since when.
