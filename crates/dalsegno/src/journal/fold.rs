@@ -18,6 +18,8 @@ use crate::step::{StepId, StepKind};
 
 mod waits;
 
+use waits::is_beside;
+
 fn step_of(fields: &Fields) -> Option<StepId> {
     fields.text(record::step::STEP).map(StepId::new)
 }
@@ -99,10 +101,15 @@ impl Journal {
             Kind::RunCheckpointed => {
                 self.status = Status::Checkpointed;
                 self.progress += 1;
-                self.waits = match fields.get(record::checkpointed::WAITS) {
-                    Some(Value::List(waits)) => waits.iter().filter_map(text_of).collect(),
+                let list = |key| match fields.get(key) {
+                    Some(Value::List(list)) => list.iter().filter_map(text_of).collect(),
                     _ => Vec::new(),
                 };
+                self.waits = list(record::checkpointed::WAITS);
+                for (at, id) in list(record::checkpointed::STEPS).into_iter().enumerate() {
+                    let what = self.waits.get(at).cloned().unwrap_or_default();
+                    self.awaits(StepId::new(id), what, &event);
+                }
             }
             Kind::RunCompleted => {
                 self.status = Status::Completed;
@@ -240,6 +247,9 @@ impl Journal {
         let new = || StepRecord::new(kind.unwrap_or(StepKind::Tool), &event);
         let is_noted = !self.early_sights.is_empty();
         let early = is_noted.then(|| self.early_sights.remove(&id)).flatten();
+        if !self.awaited.is_empty() {
+            self.awaited.remove(&id);
+        }
         let step = self.steps.get_or_insert_with(&id, new);
         step.seen = step.seen.or(early);
         if step.outcome.is_some() {
@@ -263,6 +273,7 @@ impl Journal {
                 if let Some(key) = event.fields.text(record::step::KEY) {
                     step.key = Some(key.to_owned());
                 }
+                step.beside |= is_beside(&event);
                 // Only the first intent has the input.
                 if event.input.is_some() {
                     step.input = event.input;
@@ -413,11 +424,14 @@ impl Journal {
     pub(crate) fn forget_redone_turn(&mut self, turn: u64) {
         let inside = format!("@{turn}/");
         self.steps.retain(|id| !id.as_str().starts_with(&inside));
+        self.awaited
+            .retain(|id, _| !id.as_str().starts_with(&inside));
     }
 
     /// A turn has ended: its steps never come again, nor do answers to what it asked.
     fn forget_turn(&mut self) {
         self.steps.clear();
+        self.awaited.clear();
         self.early_sights.clear();
         self.fired.clear();
         self.approvals.clear();

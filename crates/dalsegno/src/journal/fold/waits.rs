@@ -3,7 +3,7 @@
 use dalsegno_store::{Event, Kind, Value, field};
 
 use super::step_of;
-use crate::journal::{ApprovalAnswer, ApprovalRecord, Journal, Outcome, StepRecord};
+use crate::journal::{ApprovalAnswer, ApprovalRecord, Awaited, Journal, Outcome, StepRecord};
 use crate::record;
 use crate::step::{StepId, StepKind};
 
@@ -20,7 +20,10 @@ impl Journal {
                 }
                 if is_sleep(id) {
                     let new = || StepRecord::new(StepKind::Sleep, event);
-                    self.steps.get_or_insert_with(&StepId::new(id), new);
+                    let step = self.steps.get_or_insert_with(&StepId::new(id), new);
+                    step.beside |= is_beside(event);
+                } else if let Some(id) = id.strip_suffix("!timeout") {
+                    self.awaits(StepId::new(id), format!("signal {id}"), event);
                 }
             }
             Kind::TimerFired => {
@@ -49,10 +52,11 @@ impl Journal {
                 hash: hash.clone(),
                 expires_us: fields.number(record::approval::EXPIRES),
                 asked_us: event.time_us,
-                payload: event.input,
+                payload: event.input.clone(),
                 answer: None,
                 used: false,
             };
+            self.awaits(id.clone(), format!("approval {id}"), &event);
             self.approvals.entry(id).or_insert(asked);
             return;
         }
@@ -72,6 +76,22 @@ impl Journal {
             sequence: event.sequence,
         });
     }
+
+    /// An event says that the code waits in a step.
+    pub(super) fn awaits(&mut self, id: StepId, what: String, event: &Event) {
+        if self.steps.contains_key(&id) || is_beside(event) {
+            return;
+        }
+        let (first, due) = (event.sequence, false);
+        self.awaited
+            .entry(id)
+            .or_insert(Awaited { what, first, due });
+    }
+}
+
+/// Whether it was recorded while the code had not seen what another step came to.
+pub(super) fn is_beside(event: &Event) -> bool {
+    event.fields.number(record::step::BESIDE) == Some(1)
 }
 
 /// Timers of the library's own have a `!` in them; the others are sleeps, by their identity.
