@@ -7,9 +7,10 @@
 //!
 //! Invariant: the code sees outcomes again in the order in which it saw them: what lost a race in one
 //! life cannot win it in the next. An outcome that it had not seen when something was last recorded is
-//! seen after everything else. Branches that run beside each other are not ordered
-//! against each other, only against what is outside of branches: a thousand of them are one look at
-//! each. Nothing is held back for ever: code that can do nothing else is shown the next one.
+//! seen after everything else. Each is seen when the code has come to all that was begun before it saw
+//! that one: code that lets go of a loser may not come to it again. Branches that run beside each
+//! other are not ordered against each other, only against what is outside of branches: a thousand of
+//! them are one look at each. Nothing is held back for ever: code that can do nothing else is shown the next one.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! The journal as running code comes to it again: which recorded steps it has reached.
 //!
-//! Invariant: `remaining` counts the recorded steps that the code still has to come to before it
-//! may do anything new. Code that does something new instead has changed.
+//! Invariant: `remaining` counts the recorded steps and waits that the code still has to come to
+//! before it may do anything new, each of which is `due`. Code that does something new instead has changed.
 
 use std::collections::HashSet;
 
