@@ -298,6 +298,33 @@ def test_code_that_was_changed_is_a_mismatch_with_both_sides(
     assert app.get("r").result() == 1
 
 
+@dalsegno.agent(name="asks")
+def asks() -> int:
+    return 1 if dalsegno.approval("publish", "text") else 0
+
+
+@dalsegno.agent(name="asks")
+def does_something_before_it_asks() -> int:
+    return SECOND(2) if dalsegno.approval("publish", str(SECOND(1))) else 0
+
+
+def test_a_step_in_front_of_a_pending_approval_is_a_mismatch(opened: Open) -> None:
+    app = opened(asks)
+    app.start(asks, "r")
+    while app.why("r").standing != "waits-for-approval":
+        pass
+    LOG.clear()
+    app = opened(does_something_before_it_asks)
+    app.approve("r", "publish#1", by="ann")
+    with pytest.raises(dalsegno.Mismatch, match=r"recorded approval publish#1 .* now it wants tool two#1"):
+        app.get("r").result()
+    assert LOG == []
+    # With the old code back, the answer counts.
+    app = opened(asks)
+    app.clear_attention("r")
+    assert app.get("r").result() == 1
+
+
 @dalsegno.agent(name="changed")
 def other_arguments(what: str) -> int:
     return 3

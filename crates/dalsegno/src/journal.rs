@@ -90,10 +90,12 @@ pub struct StepRecord {
     pub begun_us: u64,
     /// When its outcome was recorded.
     pub done_us: u64,
+    /// It was begun while the code had not seen what another step came to.
+    pub(crate) beside: bool,
     /// The event that says that the code has seen its outcome, if not the outcome's own.
     pub(crate) seen: Option<u64>,
-    /// The running code has come to it.
-    pub(crate) called: bool,
+    /// The running code has to come to it, and has not.
+    pub(crate) due: bool,
     /// The running code sees its outcome when it is its turn, and has not seen it.
     pub(crate) held: bool,
 }
@@ -117,8 +119,9 @@ impl StepRecord {
             last: event.sequence,
             begun_us: event.time_us,
             done_us: 0,
+            beside: false,
             seen: None,
-            called: false,
+            due: false,
             held: false,
         }
     }
@@ -129,10 +132,24 @@ impl StepRecord {
     }
 
     /// Code that does not come to it has changed.
+    ///
+    /// Not so if it was begun beside an outcome that the code had not seen, and has none itself: code
+    /// that is shown that outcome sooner may let go of what led here before it comes here.
     fn is_proof(&self) -> bool {
-        self.kind != StepKind::Patched
-            && (self.outcome.is_some() || (self.effect == Effect::Once && self.is_open()))
+        let is_in_doubt = self.effect == Effect::Once && self.is_open();
+        self.kind != StepKind::Patched && (self.outcome.is_some() || is_in_doubt || !self.beside)
     }
+}
+
+/// A wait of the code that is recorded, and is not a step that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Awaited {
+    /// In words, as in `approval refund#1`.
+    what: String,
+    /// The event that says so first.
+    first: u64,
+    /// The running code has to come to it, and has not.
+    due: bool,
 }
 
 /// A signal that nobody has taken.
@@ -242,6 +259,8 @@ pub struct Journal {
     pub steps: Steps,
     /// Notes of sights that came before the steps that they are about.
     pub(crate) early_sights: HashMap<StepId, u64>,
+    /// Waits that no step says anything of yet.
+    pub(crate) awaited: BTreeMap<StepId, Awaited>,
     /// Requests to people.
     pub approvals: HashMap<StepId, ApprovalRecord>,
     /// What it used.
@@ -328,6 +347,7 @@ impl Default for Journal {
             forked: None,
             steps: Steps::default(),
             early_sights: HashMap::new(),
+            awaited: BTreeMap::new(),
             approvals: HashMap::new(),
             usage: Usage::default(),
             budget: Budget::default(),

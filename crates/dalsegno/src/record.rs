@@ -42,6 +42,9 @@ pub mod step {
     pub const SEEN: u64 = 10;
     /// `StepSucceeded`, `RetrievalPerformed`: what was asked and what came of it, in words for people.
     pub const SUMMARY: u64 = 11;
+    /// `StepIntended`, `ApprovalRequested`, `TimerSet`: 1 if it was begun while the code had not seen
+    /// what another step came to, which may be recorded; or left out.
+    pub const BESIDE: u64 = 12;
 }
 
 /// Fields of `StepFailed` and `RunFailed`.
@@ -145,6 +148,8 @@ pub mod started {
 pub mod checkpointed {
     /// What it waits for.
     pub const WAITS: u64 = 1;
+    /// The steps of those waits, in the same order; left out if the code does not wait itself.
+    pub const STEPS: u64 = 2;
 }
 
 /// Fields of `CheckpointWritten`.
@@ -381,6 +386,15 @@ pub(crate) fn run_checkpointed(waits: &[String]) -> NewEvent {
     let waits = waits.iter().map(|wait| Value::Text(wait.clone())).collect();
     let fields = Fields::new().with(checkpointed::WAITS, Value::List(waits));
     NewEvent::new(Kind::RunCheckpointed).with_fields(fields)
+}
+
+/// The code of a run waits, in these steps.
+pub(crate) fn code_waits(waits: &[(String, StepId)]) -> NewEvent {
+    let (words, steps): (Vec<_>, Vec<_>) = waits.iter().cloned().unzip();
+    let steps = steps.iter().map(|id| Value::from(id.as_str())).collect();
+    let mut event = run_checkpointed(&words);
+    event.fields = event.fields.with(checkpointed::STEPS, Value::List(steps));
+    event
 }
 
 /// What a run may spend.

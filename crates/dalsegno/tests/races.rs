@@ -157,6 +157,68 @@ fn what_is_too_late_for_its_deadline_is_too_late_again() {
     );
 }
 
+/// A step of another service, which does not answer. There is none before somebody looks.
+async fn silent(ctx: &Ctx, outside: &Outside) -> Result<String> {
+    outside.falls_silent("silent");
+    tool(ctx, outside, Effect::Idempotent, "silent", "").await
+}
+
+#[test]
+fn work_that_was_under_way_at_its_deadline_is_let_go_of_again() {
+    check(
+        |ctx, clock, outside| {
+            Box::pin(async move {
+                let work = async {
+                    read(&ctx, &clock, SECOND, "the read").await?;
+                    silent(&ctx, &outside).await
+                };
+                tokio::select! {
+                    biased;
+                    _ = ctx.sleep(5 * SECOND) => Ok("the sleep".to_owned()),
+                    worked = work => worked,
+                }
+            })
+        },
+        "the sleep",
+    );
+}
+
+#[test]
+fn what_has_won_wins_again_where_nobody_has_looked_at_the_others_yet() {
+    check(
+        |ctx, clock, outside| {
+            Box::pin(async move {
+                tokio::select! {
+                    biased;
+                    read = async { read(&ctx, &clock, SECOND, "the read").await } => read,
+                    other = silent(&ctx, &outside) => other,
+                    _ = async { ctx.sleep(5 * SECOND).await } => Ok("the sleep".to_owned()),
+                    _ = async { ctx.approval("no").await } => Ok("a person".to_owned()),
+                    _ = async { ctx.signal::<()>("no").timeout(5 * SECOND).await } => {
+                        Ok("a signal".to_owned())
+                    }
+                }
+            })
+        },
+        "the read",
+    );
+}
+
+#[test]
+fn a_child_that_cannot_be_started_is_seen_before_what_follows() {
+    check(
+        |ctx, _, outside| {
+            Box::pin(async move {
+                let missing = ctx.child::<String, _>("missing", "").await;
+                let told = missing.unwrap_err().to_string();
+                tool(&ctx, &outside, Effect::ReadOnly, "tell", &told).await?;
+                Ok("no child".to_owned())
+            })
+        },
+        "no child",
+    );
+}
+
 #[test]
 fn of_two_times_the_one_that_was_seen_first_is_first_again() {
     check(

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use dalsegno::memory::{NewDocument, Query, RankingConfig};
 use dalsegno::testkit::SimRuntime;
-use dalsegno::{Builder, Ctx, Durability, Effect, Granularity, Result, Runtime};
+use dalsegno::{
+    AttentionKind, Builder, Call, Ctx, Durability, Effect, Granularity, Result, Runtime,
+};
 use dalsegno_store::{Store, StreamId};
 use machine::{Machine, Outside, Process, agent, tool};
 use slow::{Dice, Slow};
@@ -80,13 +82,43 @@ fn racer(ctx: &Ctx, clock: &SimRuntime, dice: &mut Dice, name: String, kinds: u6
     (name, future)
 }
 
+/// Steps one after the other, of which there are none before somebody looks.
+fn chain(ctx: &Ctx, clock: &SimRuntime, dice: &mut Dice, name: String) -> Racer {
+    let (ctx, clock) = (ctx.clone(), clock.clone());
+    let name = format!("{name}.chain");
+    let mut links = Vec::new();
+    for link in 0..3 {
+        let time = Duration::from_millis(10 * dice.below(10));
+        let effect = match dice.below(2) {
+            0 => Effect::ReadOnly,
+            _ => Effect::Idempotent,
+        };
+        links.push((format!("{name}.{link}"), effect, time));
+    }
+    let steps = async move {
+        for (step, effect, time) in links {
+            let clock = clock.clone();
+            let step = ctx.tool(&step).effect(effect).call(move |_| {
+                let busy = clock.sleep_until(clock.now_us() + time.as_micros() as u64);
+                async move {
+                    busy.await;
+                    Ok(())
+                }
+            });
+            step.await?;
+        }
+        Ok(())
+    };
+    (name, Box::pin(steps))
+}
+
 /// Races as the seed has them. It notes who won, each time.
 async fn races(
     ctx: Ctx,
     clock: SimRuntime,
     outside: Outside,
     seed: u64,
-    kinds: u64,
+    recorded: Recorded,
 ) -> Result<String> {
     let mut dice = Dice(seed);
     let mut racers: Vec<Racer> = Vec::new();
@@ -95,7 +127,10 @@ async fn races(
         for _ in 0..2 + dice.below(2) {
             let at = dice.below(racers.len() as u64 + 1) as usize;
             let name = format!("{round}.{}", racers.len());
-            let racer = racer(&ctx, &clock, &mut dice, name, kinds);
+            let racer = match recorded.chains && dice.below(2) == 0 {
+                true => chain(&ctx, &clock, &mut dice, name),
+                false => racer(&ctx, &clock, &mut dice, name, recorded.kinds),
+            };
             racers.insert(at, racer);
         }
         won.push(first_of(&mut racers).await?);
@@ -119,6 +154,8 @@ async fn races(
 struct Recorded {
     /// So many kinds of racers.
     kinds: u64,
+    /// Whether steps one after the other race, too.
+    chains: bool,
     durability: Durability,
     granularity: Granularity,
     /// An answer of the store takes less than so long.
@@ -159,7 +196,7 @@ fn check(seed: u64, recorded: Recorded) {
     let start = |life: u64| {
         let clock = machine.runtime.clone();
         let code = move |ctx: Ctx, outside: Outside, _: String| {
-            races(ctx, clock.clone(), outside, seed, recorded.kinds)
+            races(ctx, clock.clone(), outside, seed, recorded)
         };
         let builder = Builder::new()
             .durability(recorded.durability)
@@ -225,6 +262,7 @@ fn whatever_races_and_whenever_the_process_dies_the_same_ones_win() {
             seed,
             Recorded {
                 kinds: 5,
+                chains: false,
                 durability: BOUNDED,
                 granularity: Granularity::ToolCall,
                 answer_ms: 0,
@@ -241,6 +279,7 @@ fn on_a_store_that_answers_late() {
                 seed,
                 Recorded {
                     kinds: 5,
+                    chains: false,
                     durability,
                     granularity: Granularity::ToolCall,
                     answer_ms: 40,
@@ -263,6 +302,7 @@ fn with_what_is_asked_of_a_memory_and_given_to_it() {
                 seed,
                 Recorded {
                     kinds: 9,
+                    chains: false,
                     durability,
                     granularity: Granularity::ToolCall,
                     answer_ms,
@@ -280,12 +320,107 @@ fn with_outcomes_that_are_kept_back() {
                 seed,
                 Recorded {
                     kinds: 9,
+                    chains: false,
                     durability: BOUNDED,
                     granularity: Granularity::Decision,
                     answer_ms,
                 },
             );
         }
+    }
+}
+
+#[test]
+fn with_steps_that_there_are_only_when_somebody_looks() {
+    for seed in 0..seeds() {
+        for (durability, granularity, answer_ms) in [
+            (BOUNDED, Granularity::ToolCall, 0),
+            (BOUNDED, Granularity::Decision, 0),
+            (Durability::Strict, Granularity::ToolCall, 0),
+            (BOUNDED, Granularity::ToolCall, 40),
+            (Durability::Strict, Granularity::ToolCall, 40),
+        ] {
+            check(
+                seed,
+                Recorded {
+                    kinds: 5,
+                    chains: true,
+                    durability,
+                    granularity,
+                    answer_ms,
+                },
+            );
+        }
+    }
+}
+
+/// What has won is on its way to the code when a step of who loses is begun: it is not come to again.
+#[test]
+fn with_a_loser_that_begins_something_while_it_loses() {
+    let mut begun = 0;
+    for seed in 0..seeds() {
+        let (machine, outside) = (Machine::new(), Outside::default());
+        outside.falls_silent("begun");
+        let start = |life: u64| {
+            let clock = machine.runtime.clone();
+            let code = move |ctx: Ctx, outside: Outside, _: String| {
+                let busy = |ms: u64| clock.sleep_until(clock.now_us() + 1000 * ms);
+                let (wins, looks) = (busy(100), busy(100 + seed % 60));
+                async move {
+                    let won = ctx.tool("wins").once().call(once(wins));
+                    let won = async { won.await.map(|()| "the first".to_owned()) };
+                    let lost = async {
+                        looks.await;
+                        tool(&ctx, &outside, Effect::Idempotent, "begun", "").await
+                    };
+                    let won = tokio::select! {
+                        biased;
+                        won = won => won?,
+                        lost = lost => lost?,
+                    };
+                    tool(&ctx, &outside, Effect::Idempotent, "note", &won).await
+                }
+            };
+            let builder = agent(Builder::new().durability(BOUNDED), "a", &outside, code);
+            let clock = &machine.runtime;
+            clock.set_now_us(clock.now_us() + 1000);
+            let store = Slow::new(Arc::new(machine.open_store()), clock, seed ^ (life << 32));
+            (machine.start_on(builder, store.clone(), "a process"), store)
+        };
+        let (process, store) = start(0);
+        process.begin("a", "r", "");
+        store.takes(40);
+        // It dies when it has noted what won, or before.
+        process.pass(Duration::from_millis(100 + 7 * (seed % 30)));
+        process.kill();
+        let (process, _) = start(1);
+        begun += u64::from(outside.count("begun") == 1);
+        process.pass(Duration::from_secs(1));
+        match process.journal("r").attention {
+            Some(attention) => assert_eq!(attention.kind, AttentionKind::InDoubt, "seed {seed}"),
+            None => assert_eq!(
+                process.end::<String>("r").unwrap(),
+                "the first",
+                "seed {seed}"
+            ),
+        }
+    }
+    assert!(begun > 0, "it never began");
+}
+
+/// A step's code that takes some time, the first time.
+fn once(
+    time: dalsegno::BoxFuture<'static, ()>,
+) -> impl FnMut(Call) -> dalsegno::BoxFuture<'static, Result<()>> + Send {
+    let mut time = Some(time);
+    move |_| {
+        let time = time.take();
+        Box::pin(async move {
+            if let Some(time) = time {
+                time.await;
+            }
+            Ok(())
+        })
     }
 }
 

@@ -223,6 +223,7 @@ impl Ctx {
             due(&expiry).into_iter().chain(due(&patience)).min()
         };
         let wait = Wait {
+            step: id.clone(),
             what: format!("approval {id}"),
             due_us,
         };

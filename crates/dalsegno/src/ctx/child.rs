@@ -82,6 +82,7 @@ impl<T: DeserializeOwned + Send> ChildRun<T> {
             self.start(&ctx, &id).await?;
         }
         let wait = Wait {
+            step: id.clone(),
             what: format!("child {id}"),
             due_us: None,
         };

@@ -34,6 +34,7 @@ impl Ctx {
             }
             let due_us = ctx.run.state().journal.timers.get(id.as_str()).copied();
             let wait = Wait {
+                step: id.clone(),
                 what: format!("time {id}"),
                 due_us,
             };
@@ -172,6 +173,7 @@ impl<T: DeserializeOwned + Send> SignalWait<T> {
             }
         }
         let wait = Wait {
+            step: id.clone(),
             what: format!("signal {}", self.name),
             due_us,
         };

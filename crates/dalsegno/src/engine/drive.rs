@@ -16,7 +16,7 @@ use crate::journal::{self, Journal, bytes_of};
 use crate::record;
 use crate::run::{Around, Hold, Idle, Run, Stopped};
 use crate::runtime::BoxFuture;
-use crate::step::StepKind;
+use crate::step::{StepId, StepKind};
 
 /// After so many deaths of the process without progress a person is asked. Higher than the limit of
 /// a single step, so that a step which kills the process is blamed before the runs beside it are.
@@ -32,7 +32,7 @@ pub(super) enum Left {
     /// It panicked.
     Panicked(String),
     /// It can do nothing until something comes: what it waits for.
-    Waiting(Vec<String>),
+    Waiting(Vec<(String, StepId)>),
     /// It does something else than what is recorded.
     Astray(Attention),
     /// The run does not go on here.
@@ -338,7 +338,7 @@ where
                     let soon_us = run.runtime.now_us() + stay_us;
                     match due_us.is_some_and(|due| due <= soon_us) {
                         true => Poll::Pending,
-                        false => Poll::Ready(Left::Waiting(run.waits_for())),
+                        false => Poll::Ready(Left::Waiting(run.waits_in())),
                     }
                 }
             }
@@ -391,13 +391,8 @@ fn astray(run: &Run) -> Attention {
     let parked = run.parked();
     let waits = run.waits_for();
     let state = run.state();
-    let missing: Vec<String> = state
-        .journal
-        .not_called()
-        .into_iter()
-        .take(5)
-        .map(|(id, step)| format!("{} {id} (event {})", step.kind, step.first))
-        .collect();
+    let mut missing = state.journal.not_called();
+    missing.truncate(5);
     let now = match (parked.is_empty(), waits.is_empty()) {
         (false, _) => format!("now it wants {}", parked.join(", ")),
         (true, false) => format!("now it waits for {}", waits.join(", ")),

@@ -147,8 +147,8 @@ impl Engine {
     }
 
     /// Writes down that a run waits, and lets go of it.
-    async fn suspend(&self, run: &Arc<Run>, waits: Vec<String>) -> Result<(), String> {
-        let events = vec![record::run_checkpointed(&waits)];
+    async fn suspend(&self, run: &Arc<Run>, waits: Vec<(String, StepId)>) -> Result<(), String> {
+        let events = vec![record::code_waits(&waits)];
         self.let_go(run, events, After::Waits).await
     }
 

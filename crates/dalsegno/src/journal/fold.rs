@@ -3,13 +3,10 @@
 //! Invariant: it is pure, never fails, and may be given an event twice. What it does not understand
 //! it passes over; whether that is allowed the store has decided before.
 
-use dalsegno_store::{Body, Event, Fields, Kind, Payload, Status, Value, field};
+use dalsegno_store::{Body, Event, Fields, Kind, Payload, Status, Value};
 
 use super::order::NOT_SEEN;
-use super::{
-    ApprovalAnswer, ApprovalRecord, Checkpoint, Created, Forked, Journal, Outcome, Signal,
-    StepRecord, Verdict,
-};
+use super::{Checkpoint, Created, Forked, Journal, Outcome, Signal, StepRecord, Verdict};
 use crate::attention::Attention;
 use crate::budget::{Budget, Usage};
 use crate::effect::Effect;
@@ -18,6 +15,10 @@ use crate::record;
 use crate::resource::NotedResource;
 use crate::start::Start;
 use crate::step::{StepId, StepKind};
+
+mod waits;
+
+use waits::is_beside;
 
 fn step_of(fields: &Fields) -> Option<StepId> {
     fields.text(record::step::STEP).map(StepId::new)
@@ -78,6 +79,8 @@ impl Journal {
                 self.status = Status::Running;
                 self.raised = false;
                 self.waits.clear();
+                // What they are about was never recorded: it comes to something else, at another time.
+                self.early_sights.clear();
                 // What was accepted has been noted anew, in the same append.
                 self.resources
                     .values_mut()
@@ -98,10 +101,15 @@ impl Journal {
             Kind::RunCheckpointed => {
                 self.status = Status::Checkpointed;
                 self.progress += 1;
-                self.waits = match fields.get(record::checkpointed::WAITS) {
-                    Some(Value::List(waits)) => waits.iter().filter_map(text_of).collect(),
+                let list = |key| match fields.get(key) {
+                    Some(Value::List(list)) => list.iter().filter_map(text_of).collect(),
                     _ => Vec::new(),
                 };
+                self.waits = list(record::checkpointed::WAITS);
+                for (at, id) in list(record::checkpointed::STEPS).into_iter().enumerate() {
+                    let what = self.waits.get(at).cloned().unwrap_or_default();
+                    self.awaits(StepId::new(id), what, &event);
+                }
             }
             Kind::RunCompleted => {
                 self.status = Status::Completed;
@@ -239,6 +247,9 @@ impl Journal {
         let new = || StepRecord::new(kind.unwrap_or(StepKind::Tool), &event);
         let is_noted = !self.early_sights.is_empty();
         let early = is_noted.then(|| self.early_sights.remove(&id)).flatten();
+        if !self.awaited.is_empty() {
+            self.awaited.remove(&id);
+        }
         let step = self.steps.get_or_insert_with(&id, new);
         step.seen = step.seen.or(early);
         if step.outcome.is_some() {
@@ -262,6 +273,7 @@ impl Journal {
                 if let Some(key) = event.fields.text(record::step::KEY) {
                     step.key = Some(key.to_owned());
                 }
+                step.beside |= is_beside(&event);
                 // Only the first intent has the input.
                 if event.input.is_some() {
                     step.input = event.input;
@@ -379,71 +391,6 @@ impl Journal {
         }
     }
 
-    fn apply_timer(&mut self, event: &Event) {
-        let Some(id) = event.fields.text(field::TIMER) else {
-            return;
-        };
-        match event.kind {
-            Kind::TimerSet => {
-                let due = event.fields.number(field::DUE).unwrap_or(0);
-                if !self.fired.contains(id) {
-                    self.timers.insert(id.to_owned(), due);
-                }
-                if is_sleep(id) {
-                    let new = || StepRecord::new(StepKind::Sleep, event);
-                    self.steps.get_or_insert_with(&StepId::new(id), new);
-                }
-            }
-            Kind::TimerFired => {
-                self.timers.remove(id);
-                let slept = StepId::new(id);
-                match self.steps.get(&slept) {
-                    Some(step) if step.outcome.is_none() => {
-                        self.end_step(&slept, event, Outcome::Succeeded(None));
-                    }
-                    Some(_) => {}
-                    None => drop(self.fired.insert(id.to_owned())),
-                }
-            }
-            _ => drop(self.timers.remove(id)),
-        }
-    }
-
-    fn apply_approval(&mut self, event: Event) {
-        let fields = &event.fields;
-        let Some(id) = step_of(fields) else { return };
-        let Some(Value::Bytes(hash)) = fields.get(record::approval::HASH) else {
-            return;
-        };
-        if event.kind == Kind::ApprovalRequested {
-            let asked = ApprovalRecord {
-                hash: hash.clone(),
-                expires_us: fields.number(record::approval::EXPIRES),
-                asked_us: event.time_us,
-                payload: event.input,
-                answer: None,
-                used: false,
-            };
-            self.approvals.entry(id).or_insert(asked);
-            return;
-        }
-        let Some(asked) = self.approvals.get_mut(&id) else {
-            return;
-        };
-        // The first answer to exactly this question, in time, is the answer.
-        let late = asked.expires_us.is_some_and(|until| event.time_us > until);
-        if asked.answer.is_some() || asked.hash != *hash || late {
-            return;
-        }
-        let text = |key| fields.text(key).unwrap_or_default().to_owned();
-        asked.answer = Some(ApprovalAnswer {
-            approved: fields.number(record::approval::VERDICT) == Some(1),
-            by: text(record::approval::BY),
-            note: text(record::approval::NOTE),
-            sequence: event.sequence,
-        });
-    }
-
     fn apply_checkpoint(&mut self, event: Event) {
         let turn = event.fields.number(record::checkpoint::TURN);
         if let Some(id) = event.fields.text(record::checkpoint::STEP).map(StepId::new) {
@@ -477,11 +424,14 @@ impl Journal {
     pub(crate) fn forget_redone_turn(&mut self, turn: u64) {
         let inside = format!("@{turn}/");
         self.steps.retain(|id| !id.as_str().starts_with(&inside));
+        self.awaited
+            .retain(|id, _| !id.as_str().starts_with(&inside));
     }
 
     /// A turn has ended: its steps never come again, nor do answers to what it asked.
     fn forget_turn(&mut self) {
         self.steps.clear();
+        self.awaited.clear();
         self.early_sights.clear();
         self.fired.clear();
         self.approvals.clear();
@@ -522,11 +472,6 @@ fn text_of(value: &Value) -> Option<String> {
         Value::Text(text) => Some(text.clone()),
         _ => None,
     }
-}
-
-/// Timers of the library's own have a `!` in them; the others are sleeps, by their identity.
-fn is_sleep(timer: &str) -> bool {
-    !timer.contains('!')
 }
 
 #[cfg(test)]
@@ -576,6 +521,18 @@ mod tests {
     fn a_run_that_waits_inside_a_plan_step_is_in_no_crash_loop() {
         let wait = |_| Some(record::run_checkpointed(&["signal other".to_owned()]));
         assert_eq!(deaths(wait), 0);
+    }
+
+    #[test]
+    fn what_was_noted_of_an_outcome_that_a_crash_took_is_not_said_of_the_next() {
+        let step = StepId::new("read#1");
+        let note = record::not_seen(&step, StepKind::Tool);
+        let outcome = record::succeeded(&step, StepKind::Tool, None);
+        let seen = |events| fold(events).steps.get(&step).and_then(|step| step.seen);
+        let on_its_way = vec![note.clone(), outcome.clone()];
+        assert_eq!(seen(on_its_way), Some(NOT_SEEN));
+        let taken = vec![note, NewEvent::new(Kind::RunStarted), outcome];
+        assert_eq!(seen(taken), None);
     }
 
     #[test]

@@ -7,9 +7,10 @@
 //!
 //! Invariant: the code sees outcomes again in the order in which it saw them: what lost a race in one
 //! life cannot win it in the next. An outcome that it had not seen when something was last recorded is
-//! seen after everything else. Branches that run beside each other are not ordered
-//! against each other, only against what is outside of branches: a thousand of them are one look at
-//! each. Nothing is held back for ever: code that can do nothing else is shown the next one.
+//! seen after everything else. Each is seen when the code has come to all that was begun before it saw
+//! that one: code that lets go of a loser may not come to it again. Branches that run beside each
+//! other are not ordered against each other, only against what is outside of branches: a thousand of
+//! them are one look at each. Nothing is held back for ever: code that can do nothing else is shown the next one.
 
 use std::collections::HashMap;
 
@@ -30,6 +31,8 @@ pub(crate) struct Order {
     branches: HashMap<Box<str>, List>,
     /// Somebody has asked for an outcome that is held back.
     pub wants_more: bool,
+    /// Somebody waits until the code has come to all that was begun before this event.
+    waits_for_calls: Option<u64>,
 }
 
 /// Steps by a time and an event.
@@ -60,11 +63,16 @@ impl Order {
     /// Of the steps that running code has to come to, which may be waiting for others.
     pub fn of<'a>(
         steps: impl Iterator<Item = (&'a StepId, &'a StepRecord)> + Clone,
+        awaited: &[(StepId, u64)],
         waits: bool,
     ) -> Order {
         let mut order = Order::default();
-        if !waits && !makes_a_difference(steps.clone().map(|(_, step)| step)) {
+        let records = steps.clone().map(|(_, step)| step);
+        if !waits && !makes_a_difference(records, awaited) {
             return order;
+        }
+        for (id, first) in awaited {
+            order.calls.steps.push((*first, 0, id.clone()));
         }
         for (id, step) in steps {
             order.calls.steps.push((step.first, 0, id.clone()));
@@ -87,7 +95,7 @@ impl Order {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.all.steps.is_empty()
+        self.calls.steps.is_empty()
     }
 }
 
@@ -104,11 +112,19 @@ pub(crate) fn seen(step: &StepRecord) -> (u64, u64) {
 
 /// Whether others record what it comes to.
 pub(super) fn is_from_outside(step: &StepRecord) -> bool {
-    matches!(step.kind, StepKind::Sleep | StepKind::Child)
+    match step.kind {
+        StepKind::Sleep => true,
+        // That it could not be started the code has recorded itself.
+        StepKind::Child => step.attempts > 0,
+        _ => false,
+    }
 }
 
 /// Whether steps were under way beside each other. Of what has no intent nobody knows since when.
-fn makes_a_difference<'a>(steps: impl Iterator<Item = &'a StepRecord> + Clone) -> bool {
+fn makes_a_difference<'a>(
+    steps: impl Iterator<Item = &'a StepRecord> + Clone,
+    awaited: &[(StepId, u64)],
+) -> bool {
     let is_of_unknown_length = |step: &StepRecord| match step.kind {
         StepKind::Signal | StepKind::Approval | StepKind::Retrieval => true,
         StepKind::Tool | StepKind::Model => step.attempts == 0,
@@ -118,7 +134,10 @@ fn makes_a_difference<'a>(steps: impl Iterator<Item = &'a StepRecord> + Clone) -
     if steps.clone().any(may_be_beside) {
         return true;
     }
-    let mut spans: Vec<_> = steps.map(|step| (step.first, step.last)).collect();
+    // What has no outcome may have been let go of at any time.
+    let end = |step: &StepRecord| step.outcome.as_ref().map_or(u64::MAX, |_| step.last);
+    let mut spans: Vec<_> = steps.map(|step| (step.first, end(step))).collect();
+    spans.extend(awaited.iter().map(|(_, first)| (*first, u64::MAX)));
     spans.sort_unstable();
     let mut pairs = spans.iter().zip(spans.iter().skip(1));
     pairs.any(|(one, next)| next.0 < one.1)
@@ -156,11 +175,27 @@ impl Journal {
             (false, true) => (NOT_SEEN, u64::MAX),
             (false, false) => return true,
         };
-        let is_last = is_from_outside || at.0 == NOT_SEEN;
-        let is_its_turn =
-            (!is_last || self.begun_before(at).is_none()) && self.not_shown(id, at).is_none();
+        // What it raced with was there when it won, and has to be there when it wins again.
+        let is_begun = self.begun_before(at).is_none();
+        if !is_begun {
+            let before = self.order.waits_for_calls.unwrap_or(at.0).min(at.0);
+            self.order.waits_for_calls = Some(before);
+        }
+        let is_its_turn = is_begun && self.not_shown(id, at).is_none();
         self.order.wants_more |= !is_its_turn;
         is_its_turn
+    }
+
+    /// Whether somebody waits until the code has come to something, and it has.
+    pub(super) fn is_come_to(&mut self) -> bool {
+        let Some(before) = self.order.waits_for_calls else {
+            return false;
+        };
+        let is_come_to = self.begun_before((before, 0)).is_none();
+        if is_come_to {
+            self.order.waits_for_calls = None;
+        }
+        is_come_to
     }
 
     /// The code sees an outcome of its own that it was said not to have seen: the kind of the step.
@@ -209,8 +244,8 @@ impl Journal {
         let Some(next) = self.order.all.first(last, shown).cloned() else {
             return (std::mem::take(&mut self.unseen) > 0).then(Vec::new);
         };
-        let (at, is_called) = self.steps.get(&next).map(|s| (seen(s), s.called))?;
-        let is_there = is_called && self.begun_before(at).is_none();
+        let (at, is_due) = self.steps.get(&next).map(|s| (seen(s), s.due))?;
+        let is_there = !is_due && self.begun_before(at).is_none();
         // Before it was noted what the code had seen, it may have seen it at any time.
         if at.0 != NOT_SEEN && !is_there {
             return None;
@@ -244,9 +279,12 @@ impl Journal {
         if self.remaining == 0 {
             return None;
         }
-        let steps = &self.steps;
-        let called = |id: &StepId| steps.get(id).is_none_or(|step| step.called);
-        self.order.calls.first((at.0, 0), called)
+        let (steps, awaited) = (&self.steps, &self.awaited);
+        let is_due = |id: &StepId| match steps.get(id) {
+            Some(step) => step.due,
+            None => awaited.get(id).is_some_and(|wait| wait.due),
+        };
+        self.order.calls.first((at.0, 0), |id| !is_due(id))
     }
 
     /// An outcome that the code saw before something, and has not seen again.

@@ -1,7 +1,7 @@
 //! The journal as running code comes to it again: which recorded steps it has reached.
 //!
-//! Invariant: `remaining` counts the recorded steps that the code still has to come to before it
-//! may do anything new. Code that does something new instead has changed.
+//! Invariant: `remaining` counts the recorded steps and waits that the code still has to come to
+//! before it may do anything new, each of which is `due`. Code that does something new instead has changed.
 
 use std::collections::HashSet;
 
@@ -14,31 +14,39 @@ impl Journal {
     /// From here on running code comes to the steps again: counts those that it has to come to.
     pub(crate) fn begin_replay(&mut self) {
         let done = self.done_plan_steps();
-        let counted = |(id, step): &(&StepId, &StepRecord)| {
-            step.is_proof() && (done.is_empty() || !is_inside(id.as_str(), &done))
-        };
+        let is_outside = |id: &StepId| done.is_empty() || !is_inside(id.as_str(), &done);
+        let counted = |(id, step): &(&StepId, &StepRecord)| step.is_proof() && is_outside(id);
         let steps = || self.steps.iter().filter(counted);
-        let remaining = steps().count();
+        let awaited = self.awaited.iter().filter(|(id, _)| is_outside(id));
+        let awaited: Vec<(StepId, u64)> = awaited.map(|(id, w)| (id.clone(), w.first)).collect();
+        let count = steps().count();
         let waits = self.steps.values().any(is_from_outside);
-        let order = Order::of(steps(), waits);
-        let ids: Vec<StepId> = match remaining == self.steps.len() {
+        let order = Order::of(steps(), &awaited, waits);
+        let ids: Vec<StepId> = match count == self.steps.len() {
             true => Vec::new(),
             false => steps().map(|(id, _)| id.clone()).collect(),
         };
-        let all = ids.is_empty();
+        let all = count == self.steps.len();
         self.unseen = 0;
         for step in self.steps.values_mut() {
-            step.called = false;
+            step.due = all;
             step.held = all && step.outcome.is_some();
             self.unseen += usize::from(step.held);
         }
         for id in ids {
             if let Some(step) = self.steps.get_mut(&id) {
+                step.due = true;
                 step.held = step.outcome.is_some();
                 self.unseen += usize::from(step.held);
             }
         }
-        (self.remaining, self.order) = (remaining, order);
+        self.awaited.values_mut().for_each(|wait| wait.due = false);
+        (self.remaining, self.order) = (count + awaited.len(), order);
+        for (id, _) in awaited {
+            if let Some(wait) = self.awaited.get_mut(&id) {
+                wait.due = true;
+            }
+        }
     }
 
     /// Plan steps that have their result: nothing inside of them is looked at again.
@@ -52,27 +60,33 @@ impl Journal {
 
     /// Whether the running code has come to everything that is recorded of a loop's turn.
     pub(crate) fn has_called_turn(&self, turn: u64) -> bool {
-        let (inside, done) = (format!("@{turn}/"), self.done_plan_steps());
-        self.steps.iter().all(|(id, step)| {
-            let id = id.as_str();
-            !id.starts_with(&inside) || step.called || !step.is_proof() || is_inside(id, &done)
-        })
+        let inside = format!("@{turn}/");
+        !self.due().any(|(id, ..)| id.as_str().starts_with(&inside))
+    }
+
+    /// What the running code has to come to, and has not: its event, and what it is.
+    fn due(&self) -> impl Iterator<Item = (&StepId, u64, String)> {
+        let steps = self.steps.iter().filter(|(_, step)| step.due);
+        let steps = steps.map(|(id, step)| (id, step.first, format!("{} {id}", step.kind)));
+        let waits = self.awaited.iter().filter(|(_, wait)| wait.due);
+        steps.chain(waits.map(|(id, wait)| (id, wait.first, wait.what.clone())))
     }
 
     /// The running code has come to a step. Whether it has to be looked at again who waits for all
     /// to be called.
     pub(crate) fn call(&mut self, id: &StepId) -> bool {
-        match self.steps.get_mut(id) {
-            Some(step) if !step.called => {
-                step.called = true;
-                if step.is_proof() && self.remaining > 0 {
-                    self.remaining -= 1;
-                    return self.remaining == 0 || std::mem::take(&mut self.order.wants_more);
-                }
-                false
-            }
-            _ => false,
+        if self.remaining == 0 {
+            return false;
         }
+        let due = match self.steps.get_mut(id) {
+            Some(step) => Some(&mut step.due),
+            None => self.awaited.get_mut(id).map(|wait| &mut wait.due),
+        };
+        if !due.is_some_and(std::mem::take) {
+            return false;
+        }
+        self.remaining -= 1;
+        self.remaining == 0 || self.is_come_to()
     }
 
     /// The key that a step was sent with, if a fork took it over.
@@ -87,12 +101,14 @@ impl Journal {
         self.inherited_key(id).unwrap_or_else(own)
     }
 
-    /// Recorded steps that the running code has not come to, the first first.
-    pub fn not_called(&self) -> Vec<(&StepId, &StepRecord)> {
-        let steps = self.steps.iter();
-        let mut steps: Vec<_> = steps.filter(|(_, s)| !s.called && s.is_proof()).collect();
-        steps.sort_by_key(|(_, step)| step.first);
-        steps
+    /// What is recorded and the running code has not come to, the first first, in words.
+    pub(crate) fn not_called(&self) -> Vec<String> {
+        let mut due: Vec<_> = self.due().collect();
+        due.sort_by_key(|(_, event, _)| *event);
+        let words = due.into_iter();
+        words
+            .map(|(_, event, what)| format!("{what} (event {event})"))
+            .collect()
     }
 
     /// Steps that were begun and whose outcome nobody knows, in order.

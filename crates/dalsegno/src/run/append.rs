@@ -290,9 +290,19 @@ enum Noted {
 }
 
 impl RunState {
-    /// With the memory that the run saw last.
+    /// With the memory that the run saw last, and whether the code has seen all that was recorded
+    /// when it begins something.
     pub(super) fn stamp(&self, event: &mut NewEvent) {
         event.memory = event.memory.or(self.journal.memory);
+        let begins = match event.kind {
+            Kind::StepIntended => event.fields.get(record::step::ATTEMPT).is_none(),
+            Kind::ApprovalRequested | Kind::TimerSet => true,
+            _ => false,
+        };
+        if begins && !self.on_their_way.is_empty() {
+            let fields = std::mem::take(&mut event.fields);
+            event.fields = fields.with(record::step::BESIDE, 1);
+        }
     }
 
     fn noted(&self, event: &NewEvent) -> Option<Noted> {

@@ -471,6 +471,7 @@ impl Run {
         }
         let timer = retry_timer(&step.id);
         let wait = Wait {
+            step: step.id.clone(),
             what: format!("retry of {}", step.id),
             due_us: Some(not_before_us),
         };

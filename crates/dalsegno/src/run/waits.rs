@@ -15,6 +15,8 @@ use crate::step::StepId;
 /// Something that the code waits for.
 #[derive(Clone, Debug)]
 pub(crate) struct Wait {
+    /// The step.
+    pub step: StepId,
     /// In words, as in `signal paid` or `approval refund#1`.
     pub what: String,
     /// When it is over at the latest, in microseconds since 1970.
@@ -256,6 +258,15 @@ impl Run {
     pub(crate) fn waits_for(&self) -> Vec<String> {
         let state = self.state();
         state.waits.values().map(|wait| wait.what.clone()).collect()
+    }
+
+    /// The same, with the steps that it waits in.
+    pub(crate) fn waits_in(&self) -> Vec<(String, StepId)> {
+        let state = self.state();
+        let waits = state.waits.values();
+        waits
+            .map(|wait| (wait.what.clone(), wait.step.clone()))
+            .collect()
     }
 
     /// What the code wants to do, and may not before it has come to everything recorded.

@@ -12,7 +12,7 @@ use std::io::Read;
 use super::refused;
 use super::unwanted::Pieces;
 use crate::error::StoreError;
-use crate::event::Version;
+use crate::event::{Event, Version};
 use crate::forgotten::{forgotten_by, forgotten_in};
 use crate::hash::Hash;
 use crate::judge::within;
@@ -126,6 +126,18 @@ fn is_run(stream: &StreamId) -> bool {
     stream.kind() == StreamKind::Run
 }
 
+/// An event with its bytes and its version, or else a piece.
+fn apart(item: Item) -> Result<(Event, Vec<u8>, Version), Piece> {
+    match item {
+        Item::Event {
+            event,
+            bytes,
+            version,
+        } => Ok((event, bytes, version)),
+        Item::Piece { hash, bytes } => Err(Piece { hash, bytes }),
+    }
+}
+
 async fn take<R: Read>(
     store: &dyn Store,
     reader: &mut PortableReader<R>,
@@ -137,11 +149,12 @@ async fn take<R: Read>(
     let mut pieces_bytes = 0;
     let mut to_erase: Vec<(StreamId, u64)> = Vec::new();
     while let Some(item) = reader.next()? {
-        let (event, bytes, version) = match item {
-            Item::Piece { hash, .. } if unwanted.contains(&hash) => continue,
-            Item::Piece { hash, bytes } => {
-                pieces_bytes += bytes.len();
-                pieces.push(Piece { hash, bytes });
+        let (event, bytes, version) = match apart(item) {
+            Ok(event) => event,
+            Err(piece) if unwanted.contains(&piece.hash) => continue,
+            Err(piece) => {
+                pieces_bytes += piece.bytes.len();
+                pieces.push(piece);
                 if pieces_bytes > PIECES_BYTES {
                     store
                         .take_over(std::mem::take(&mut pieces), Vec::new())
@@ -150,11 +163,6 @@ async fn take<R: Read>(
                 }
                 continue;
             }
-            Item::Event {
-                event,
-                bytes,
-                version,
-            } => (event, bytes, version),
         };
         let stream = event.stream.clone();
         let Some(want) = wanted.get_mut(&stream) else {
@@ -203,16 +211,12 @@ async fn survey<R: Read>(
     let mut heads: BTreeMap<StreamId, Option<Version>> = BTreeMap::new();
     let mut pieces = Pieces::default();
     while let Some(item) = reader.next()? {
-        let (event, bytes, version) = match item {
-            Item::Piece { hash, bytes } => {
+        let (event, bytes, version) = match apart(item) {
+            Ok(event) => event,
+            Err(Piece { hash, bytes }) => {
                 pieces.piece(hash, &bytes);
                 continue;
             }
-            Item::Event {
-                event,
-                bytes,
-                version,
-            } => (event, bytes, version),
         };
         pieces.event(&event);
         let stream = event.stream;
