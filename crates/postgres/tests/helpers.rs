@@ -219,3 +219,18 @@ fn one_that_is_too_large_is_not_kept() {
     assert!(!keep(&store, &stream, begun, helper));
     assert_eq!(found(&store, &stream), None);
 }
+
+/// A store that was made before there were helpers.
+#[test]
+fn an_older_store_gets_their_tables_when_it_is_opened() {
+    let server = Server::shared();
+    let url = server.url();
+    let stream = memory(&open(&url), "notes");
+    let before = "DROP TABLE helper, helper_part; UPDATE meta SET version = 1";
+    server.sql(&url, before);
+    let store = open(&url);
+    let begun = begin(&store, &stream);
+    assert!(keep(&store, &stream, begun, filled(1, 1, 80)));
+    assert_eq!(found(&store, &stream), Some(1));
+    assert_eq!(all(&store, &stream).len(), 1);
+}
