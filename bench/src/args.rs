@@ -39,6 +39,7 @@ pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Asked, String> {
             "--collection" => memory.collection = Some(parse_path(&word, words.next())?),
             "--model" => memory.models.push(parse_path(&word, words.next())?),
             "--peers" => memory.peers = Some(parse_path(&word, words.next())?),
+            "--postgres" => memory.postgres = true,
             "--documents" => memory.documents = Some(parse_number(&word, words.next())?),
             option if option.starts_with('-') => {
                 return Err(format!("there is no option '{option}': see --help"));
@@ -50,7 +51,7 @@ pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Asked, String> {
     let group = group.ok_or_else(|| format!("name a group to measure: {}", group_names()))?;
     if group.name != "memory" && memory != Told::default() {
         return Err(format!(
-            "--collection, --model, --documents and --peers are for the group 'memory', not for '{}'",
+            "--collection, --model, --documents, --postgres and --peers are for the group 'memory', not for '{}'",
             group.name
         ));
     }
@@ -110,6 +111,7 @@ options:
 
 options of the group memory:
   --documents N      how many to measure with (default 100000)
+  --postgres         instead of all else, opening a memory that is in PostgreSQL
   --peers PROGRAM    measure beside other programs too: the one that
                      cargo build --release --manifest-path bench/peers/Cargo.toml gives (memvid
                      takes about 10000 documents)
@@ -161,7 +163,7 @@ mod tests {
             ),
             (
                 "log --model m",
-                "--collection, --model, --documents and --peers are for the group 'memory', not for 'log'",
+                "--collection, --model, --documents, --postgres and --peers are for the group 'memory', not for 'log'",
             ),
         ] {
             assert_eq!(check(line), expected, "{line}");

@@ -3,6 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `speed.rs` | searching, as of then too, opening, adding; beside the simplest program that does the same |
+//! | `database.rs` | opening one that is in PostgreSQL |
 //! | `beside.rs` | the same beside other programs |
 //! | `peer.rs` | other programs, as a process (`bench/peers`) |
 //! | `quality.rs` | a collection with known answers: words, vectors, both; beside a textbook |
@@ -19,6 +20,7 @@ use crate::Error;
 
 mod beside;
 mod collection;
+mod database;
 mod peer;
 mod quality;
 mod speed;
@@ -28,7 +30,7 @@ mod texts;
 /// The group.
 pub const GROUP: Group = Group {
     name: "memory",
-    about: "searching and adding; with --collection, how good the answers are",
+    about: "searching and adding; --postgres, opening there; --collection, how good the answers are",
     run,
 };
 
@@ -41,6 +43,8 @@ pub struct Told {
     pub models: Vec<PathBuf>,
     /// How many documents to measure with.
     pub documents: Option<usize>,
+    /// Measure opening in PostgreSQL, not all else in a folder.
+    pub postgres: bool,
     /// The program of `bench/peers`.
     pub peers: Option<PathBuf>,
 }
@@ -48,6 +52,7 @@ pub struct Told {
 fn run(setting: &Setting, emit: &mut Emit<'_>) -> Result<(), Error> {
     match &setting.memory.collection {
         Some(folder) => quality::rows(setting, folder, emit),
+        None if setting.memory.postgres => database::rows(setting, emit),
         None => speed::rows(setting, emit),
     }
 }

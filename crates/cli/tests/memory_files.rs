@@ -22,6 +22,7 @@ use serde_json::json;
 in_both! {
     a_folder_is_added_once,
     a_changed_file_is_followed,
+    indexes_are_kept_for_the_next_command,
 }
 
 fn a_folder_is_added_once(place: &Place) {
@@ -68,6 +69,23 @@ fn a_folder_is_added_once(place: &Place) {
         .ok()
         .json();
     assert_eq!(counts(&tagged), [0, 1, 0, 0, 0]);
+}
+
+fn indexes_are_kept_for_the_next_command(place: &Place) {
+    let dir = TempDir::new();
+    let dir = dir.path();
+    let part = |n: usize| format!("# Part {n}\n\nAbout {n}.\n\n");
+    write(dir, "a.md", (0..600).map(part).collect::<String>());
+    let added = add(place, dir, "a.md").ok().json();
+    assert_eq!(counts(&added), [600, 0, 0, 0, 0]);
+    let kept = match place.is_database() {
+        true => place.sql("SELECT count(*) FROM helper WHERE name <> ''"),
+        false => {
+            let helpers = std::fs::read_dir(place.path().join("helpers"));
+            helpers.unwrap().count().to_string()
+        }
+    };
+    assert_eq!(kept.trim(), "2", "documents and words");
 }
 
 fn a_changed_file_is_followed(place: &Place) {

@@ -35,6 +35,7 @@ pub mod atomicity;
 pub mod changes;
 pub mod foreign;
 pub mod forgetting;
+pub mod helpers;
 pub mod leases;
 pub mod letters;
 pub mod lists;
@@ -53,6 +54,7 @@ macro_rules! contract_tests {
         $crate::changes_contract! { $make }
         $crate::foreign_contract! { $make }
         $crate::forgetting_contract! { $make }
+        $crate::helpers_contract! { $make }
         $crate::leases_contract! { $make }
         $crate::letters_contract! { $make }
         $crate::lists_contract! { $make }

@@ -75,9 +75,17 @@ impl Memories {
         shared
     }
 
-    /// Lets go of all of them: the store is about to be closed.
-    pub fn let_go(&self) {
+    /// Lets go of all of them: the store is about to be closed. Their indexes are kept if that is worth
+    /// it; a store of this process alone takes them when they are dropped.
+    pub async fn let_go(&self) {
         let all = std::mem::take(&mut *self.open());
+        let open = all.iter().filter_map(|(_, shared)| shared.memory.get());
+        for memory in open.filter(|_| self.store.is_shared()) {
+            // A database that takes none now takes the others no better.
+            if memory.keep_if_due().await.is_err() {
+                break;
+            }
+        }
         drop(all);
     }
 }

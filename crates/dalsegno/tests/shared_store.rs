@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dalsegno::memory::NewDocument;
 use dalsegno::{Builder, Ctx, Dalsegno, Error, Probe, Start};
 use dalsegno_pgtest::Server;
 use dalsegno_postgres::PostgresStore;
@@ -391,4 +392,22 @@ fn who_was_overtaken_begins_no_effect() {
     // It hears of the end that the other one has brought about.
     assert!(doomed.join().unwrap().unwrap());
     assert_eq!(world.all(), ["second", "token 2"]);
+}
+
+/// Dropping a handle cannot wait for a database, so closing does: who opens the memory next has little to
+/// read.
+#[tokio::test]
+async fn indexes_of_memories_are_kept_when_it_is_closed() {
+    let server = Server::shared();
+    let url = server.url();
+    let kept = "SELECT count(*) FROM helper WHERE name <> ''";
+    for (documents, indexes) in [(100, 0), (600, 2)] {
+        let app = builder().open(&url).await.unwrap();
+        let memory = app.memory("life").await.unwrap();
+        let new = (0..documents).map(|n| NewDocument::fact(format!("fact {n}")));
+        memory.add_many(new.collect()).await.unwrap();
+        assert_eq!(server.number(&url, kept), 0);
+        app.close().await.unwrap();
+        assert_eq!(server.number(&url, kept), indexes);
+    }
 }

@@ -173,8 +173,9 @@ impl Memory {
         let analyser = crate::Analyser::default();
         self.inner.complete_words(analyser).await.ok();
         self.inner.complete_vectors().await.ok();
-        self.inner.drop_kept().await?;
         let store = &self.inner.store;
+        // The helpers go with it.
+        self.inner.write().kept = 0;
         store.erase_forgotten(&self.inner.stream, said_at).await?;
         self.inner.follow(&HashMap::new()).await?;
         {
@@ -189,6 +190,8 @@ impl Memory {
                 state.table.erased_until = said_at;
             }
         }
-        Ok(self.inner.keep().await?)
+        // It is done. Indexes that cannot be kept are made again.
+        self.inner.keep().await.ok();
+        Ok(())
     }
 }

@@ -47,6 +47,7 @@
 
 mod analyser;
 mod bm25;
+mod complete;
 mod config;
 mod content;
 mod document;

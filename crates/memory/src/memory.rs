@@ -90,8 +90,8 @@ impl MemoryOptions {
 
 /// A memory in a store. Cloning gives another handle to the same one.
 ///
-/// When the last handle is dropped, indexes that are new are kept beside a local store, so that the
-/// next opening is fast.
+/// Its indexes are kept beside the store, so that the next opening is fast: after an opening that had
+/// much to read, as the memory grows, and for a local store when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub(crate) inner: Arc<Inner>,
@@ -150,12 +150,21 @@ impl Memory {
     }
 
     /// Keeps the indexes beside the store, so that the next opening costs only what comes after.
-    /// Happens by itself as the memory grows and when its last handle is dropped.
+    /// Happens by itself: see [`Memory`].
     ///
     /// # Errors
-    /// A file could not be written. Nothing is lost: indexes follow from the stream.
+    /// They could not be written. Nothing is lost: indexes follow from the stream.
     pub async fn keep(&self) -> Result<(), MemoryError> {
         Ok(self.inner.keep().await?)
+    }
+
+    /// The same, if so much is new that it is worth it. For who is done with a memory of a database:
+    /// dropping a handle cannot wait for one, so that the next who opens it would have to.
+    ///
+    /// # Errors
+    /// As [`Memory::keep`].
+    pub async fn keep_if_due(&self) -> Result<(), MemoryError> {
+        Ok(self.inner.keep_if_due().await?)
     }
 
     /// Adds a document. It is durable when this returns.

@@ -20,16 +20,15 @@ use crate::content::{self, CONTENT_TYPE};
 use crate::document::Content;
 use crate::dot::Way;
 use crate::index::{Folded, Table, VectorIndex, WordIndex};
-use crate::keep::forgotten_since;
 use crate::record;
 use crate::search::Scratch;
 
 /// So many events are read at a time.
-const PAGE_EVENTS: usize = 2000;
+pub(crate) const PAGE_EVENTS: usize = 2000;
 /// So many contents are asked for at a time.
 const CONTENTS_AT_ONCE: usize = 256;
 /// So often it is tried again when others forget what is being read.
-const TRIES: usize = 100;
+pub(crate) const TRIES: usize = 100;
 
 /// What is folded.
 #[derive(Debug)]
@@ -275,120 +274,5 @@ impl Inner {
             body: Body::Stored { root, bytes },
         };
         self.store.payload(&payload).await
-    }
-
-    /// Makes the index of an analyser know all documents that there are.
-    pub async fn complete_words(&self, analyser: Analyser) -> Result<(), StoreError> {
-        if !self.read().words.contains_key(&analyser) {
-            let kept = self.kept_words(analyser).await;
-            let mut state = self.write();
-            let State { table, words, .. } = &mut *state;
-            let found = kept.and_then(|(mut kept, version)| {
-                let forgotten = forgotten_since(table, version, kept.documents())?;
-                match forgotten.is_empty() {
-                    true => kept.restart(table),
-                    false => kept.remove(&forgotten, table),
-                }
-                Some(kept)
-            });
-            let found = found.unwrap_or_else(|| WordIndex::new(analyser));
-            words.entry(analyser).or_insert(found);
-        }
-        self.complete(
-            |state| state.words.get(&analyser).map(WordIndex::documents),
-            |state, content| {
-                if let Some(words) = state.words.get_mut(&analyser) {
-                    words.add(content);
-                }
-            },
-            |State { table, words, .. }| {
-                if let Some(words) = words.get_mut(&analyser) {
-                    words.restart(table);
-                }
-            },
-        )
-        .await
-    }
-
-    /// Makes the index of vectors know all documents that there are; none if there are no vectors.
-    pub async fn complete_vectors(&self) -> Result<(), StoreError> {
-        let Some(dimension) = self.read().table.dimension() else {
-            return Ok(());
-        };
-        if self.read().vectors.is_none() {
-            let kept = self.kept_vectors().await;
-            let mut state = self.write();
-            let kept = kept.filter(|(kept, _)| kept.dimension == dimension);
-            let found = kept.and_then(|(mut kept, version)| {
-                let forgotten = forgotten_since(&state.table, version, kept.documents())?;
-                kept.remove(&forgotten);
-                Some(kept)
-            });
-            let found = found.unwrap_or_else(|| VectorIndex::new(dimension, 0));
-            state.vectors.get_or_insert(found);
-        }
-        self.complete(
-            |state| state.vectors.as_ref().map(VectorIndex::documents),
-            |state, content| {
-                if let Some(vectors) = &mut state.vectors {
-                    vectors.add(content);
-                }
-            },
-            |_| {},
-        )
-        .await
-    }
-
-    /// Reads the documents that an index does not know yet, and adds them. `finish` makes one that
-    /// knows all of them fit to be searched, before anybody else can see that it does.
-    async fn complete(
-        &self,
-        known: impl Fn(&State) -> Option<u32>,
-        mut add: impl FnMut(&mut State, Option<&Content>),
-        finish: impl Fn(&mut State),
-    ) -> Result<(), StoreError> {
-        let mut tried = 0;
-        loop {
-            let (from, docs) = {
-                let state = self.read();
-                let from = known(&state).unwrap_or(0);
-                let docs = state.table.docs[from as usize..].iter();
-                let docs = docs.take(PAGE_EVENTS);
-                let docs = docs.map(|doc| (doc.root, doc.payload_bytes, doc.is_readable));
-                (from, docs.collect::<Vec<_>>())
-            };
-            if docs.is_empty() {
-                return Ok(());
-            }
-            let readable = docs.iter().filter(|(.., is_readable)| *is_readable);
-            let roots: Vec<(Hash, u64)> = readable.map(|(r, b, _)| (*r, *b)).collect();
-            let mut contents = match self.contents(&roots).await {
-                Ok(contents) => contents.into_iter(),
-                Err(e) => {
-                    let before = self.read().table.head();
-                    tried += 1;
-                    if tried > TRIES || self.follow(&HashMap::new()).await? == before {
-                        return Err(e);
-                    }
-                    continue;
-                }
-            };
-            let mut state = self.write();
-            if known(&state) != Some(from) {
-                continue;
-            }
-            for (number, (.., was_readable)) in (from..).zip(&docs) {
-                let content = match was_readable {
-                    true => contents.next().flatten(),
-                    false => None,
-                };
-                // It may be forgotten by now.
-                let is_readable = state.table.docs[number as usize].is_readable;
-                add(&mut state, content.filter(|_| is_readable).as_ref());
-            }
-            if known(&state) == Some(state.table.docs.len() as u32) {
-                finish(&mut state);
-            }
-        }
     }
 }

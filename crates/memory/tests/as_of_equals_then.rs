@@ -94,8 +94,9 @@ async fn compare_everywhere(store: Arc<dyn Store>, history: &History, queries: &
         reopened.keep().await.unwrap();
         let from_kept = options.open(Arc::clone(&store), "life").await.unwrap();
         compare(&from_kept, history, queries, false).await;
+        let stream = reopened.stream().clone();
         drop((reopened, from_kept));
-        store.drop_helpers("memory").await.unwrap();
+        store.drop_helpers(&stream).await.unwrap();
         let rebuilt = options.open(Arc::clone(&store), "life").await.unwrap();
         compare(&rebuilt, history, queries, false).await;
     }

@@ -294,6 +294,11 @@ fn from_what_is_copied_and_imported_later() {
         transfer::import(&import, &Importing::default(), || Ok(&before[..]))
             .await
             .unwrap();
+        // With indexes that have it.
+        for store in [&copy, &import] {
+            let memory = Memory::open(shared(store), "life").await.unwrap();
+            memory.keep().await.unwrap();
+        }
         copy.close().unwrap();
         import.close().unwrap();
         memory.forget(&[id], "").await.unwrap();

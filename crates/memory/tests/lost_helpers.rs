@@ -98,7 +98,9 @@ fn answers_do_not_depend_on_them() {
             std::fs::copy(theirs, ours).unwrap();
         }
         compare("of another").await;
-        store.drop_helpers("memory").await.unwrap();
+        for memory in [&memory, &other] {
+            store.drop_helpers(memory.stream()).await.unwrap();
+        }
         assert!(helpers(&folder).is_empty());
         compare("all gone").await;
     });

@@ -68,6 +68,18 @@ fn is_worth_another_try(code: &SqlState) -> bool {
     .contains(code)
 }
 
+/// The same of what only some users may do: who may not has a store to read from.
+pub(crate) fn or_read_only(error: tokio_postgres::Error) -> Trouble {
+    let codes = [
+        SqlState::INSUFFICIENT_PRIVILEGE,
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+    ];
+    match error.code().is_some_and(|code| codes.contains(code)) {
+        true => Trouble::Store(StoreError::ReadOnly),
+        false => Trouble::from(error),
+    }
+}
+
 /// What to do about what the database said no to.
 fn advice(code: &SqlState) -> &'static str {
     let no_statement = [

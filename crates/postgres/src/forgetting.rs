@@ -1,4 +1,4 @@
-//! Forgetting: pieces of payloads that a memory has forgotten are deleted.
+//! Forgetting: pieces of payloads that a memory has forgotten are deleted, after its helpers.
 //!
 //! Payloads that can be forgotten have random bytes in all their pieces (`NewPayload::apart`), so that
 //! no other payload shares one. The same payload can stand in another memory, which was imported
@@ -12,6 +12,7 @@ use std::collections::{HashMap, HashSet};
 use dalsegno_store::engine::{forgotten_by, roots_of};
 use dalsegno_store::{Hash, StoreError, StreamId, StreamKind};
 
+use crate::error::or_read_only;
 use crate::inner::{Inner, trying};
 
 const REMOVE: &str = "DELETE FROM piece WHERE hash = ANY($1)";
@@ -28,6 +29,10 @@ impl Inner {
     ) -> Result<u64, StoreError> {
         let mut there: HashMap<Hash, Vec<Hash>> = HashMap::new();
         for said in self.events(stream, said_at, 1).await? {
+            if forgotten_by(&said).next().is_some() {
+                // Also if nothing else is left: what they were made of is in them.
+                self.drop_helpers(stream).await?;
+            }
             for sequence in forgotten_by(&said) {
                 let events = self.events(stream, sequence, 1).await?;
                 for root in events.iter().flat_map(roots_of) {
@@ -58,7 +63,9 @@ impl Inner {
         let hashes: Vec<&[u8]> = pieces.iter().map(|hash| &hash.as_bytes()[..]).collect();
         let removed = trying!(self, {
             let mut lent = self.pool.lend().await?;
-            let count = lent.conn.execute(REMOVE, &[&hashes]).await?;
+            let remove = lent.conn.statement(REMOVE).await?;
+            let removed = lent.conn.client.execute(&remove, &[&hashes]).await;
+            let count = removed.map_err(or_read_only)?;
             self.pool.give_back(lent);
             Ok(count)
         })?;

@@ -27,6 +27,7 @@ mod doubt;
 mod error;
 mod flush;
 mod forgetting;
+mod helpers;
 mod here;
 mod inner;
 mod leases;

@@ -12,7 +12,10 @@ use crate::options::Address;
 use crate::pool::Conn;
 
 /// The migrations in order; the version of a schema is how many it has had.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_first.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_helpers.sql"),
+];
 /// The oldest server that is spoken to, as `server_version_num` has it.
 const OLDEST_SERVER: i64 = 130_000;
 /// Others that make the same things at the same time are waited for so often.

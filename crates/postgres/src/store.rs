@@ -12,8 +12,8 @@ use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::payload::Piece;
 use dalsegno_store::{
     Answer, Append, Appended, Claim, Event, Foreign, Hash, Lease, LetterRef, LettersTaken, Limits,
-    Payload, Position, Recorded, Retention, Retired, RunInfo, RunQuery, Store, StoreError,
-    StreamId, StreamKind, Timer, Version, engine,
+    NewHelper, Payload, Position, Recorded, Retention, Retired, RunInfo, RunQuery, Store,
+    StoreError, StreamId, StreamKind, Timer, Version, engine,
 };
 use tokio::runtime::Runtime;
 
@@ -310,6 +310,31 @@ impl Store for PostgresStore {
     fn erase_forgotten<'a>(&'a self, stream: &'a StreamId, said_at: u64) -> Answer<'a, u64> {
         let stream = stream.clone();
         self.run(move |inner| async move { inner.erase_forgotten(&stream, said_at).await })
+    }
+
+    fn begin_helpers<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<u64>> {
+        let stream = stream.clone();
+        self.run(|inner| async move { inner.begin_helpers(&stream).await })
+    }
+
+    fn keep_helper<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        begun: u64,
+        helper: NewHelper,
+    ) -> Answer<'a, bool> {
+        let stream = stream.clone();
+        self.run(move |inner| async move { inner.keep_helper(&stream, begun, &helper).await })
+    }
+
+    fn helper<'a>(&'a self, stream: &'a StreamId, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        let (stream, name) = (stream.clone(), name.to_owned());
+        self.run(|inner| async move { inner.helper(&stream, &name).await })
+    }
+
+    fn drop_helpers<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, ()> {
+        let stream = stream.clone();
+        self.run(|inner| async move { inner.drop_helpers(&stream).await })
     }
 
     fn let_go_on<'a>(&'a self, runs: &'a [StreamId]) -> Answer<'a, ()> {

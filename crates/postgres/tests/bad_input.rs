@@ -124,6 +124,6 @@ fn many_that_open_a_new_store_at_once_make_it_once() {
     for (n, store) in stores.iter().enumerate() {
         create(store, &format!("r{n}"));
     }
-    assert_eq!(server.number(&url, "SELECT version FROM meta"), 1);
+    assert_eq!(server.number(&url, "SELECT version FROM meta"), 2);
     assert_eq!(server.number(&url, "SELECT count(*) FROM run"), 12);
 }

@@ -10,6 +10,7 @@
 //! | letters | [`seal_letter`], [`open_letter`], [`letter_event`], [`letter_refused`] |
 //! | a run as a list shows it | [`run_info`] |
 //! | events of another store | [`place_foreign`], [`imported`] |
+//! | names of helpers | [`check_helper_name`] |
 //! | what is meant to be missing | [`forgotten_by`], [`forgotten_in`] |
 //!
 //! Invariant: nothing here touches a disk or a network, and nothing here differs between stores.
@@ -27,6 +28,7 @@ use crate::state::{Applied, COUNT_LIMIT, Lease, State, Status, StreamState, fiel
 use crate::store::{Claim, Foreign, NewEvent, NewPayload, RunInfo, RunQuery, Store};
 
 pub use crate::forgotten::{FORGOTTEN, forgotten_by, forgotten_in, roots_of};
+pub use crate::helper::check_helper_name;
 pub use crate::judge::{
     Judge, Payloads, Placed, check_sizes, check_streams, draft, is_large, store_payload,
 };

@@ -31,6 +31,7 @@ mod fields;
 mod follow;
 mod forgotten;
 mod hash;
+mod helper;
 mod index;
 mod judge;
 mod kind;
@@ -49,6 +50,7 @@ pub use event::{Body, Event, EventRef, INLINE_LIMIT_BYTES, LetterRef, Payload, V
 pub use fields::{Fields, Malformed, Value};
 pub use follow::Follow;
 pub use hash::{Hash, ParseHashError};
+pub use helper::NewHelper;
 pub use kind::{Kind, MUST_UNDERSTAND};
 pub use local::{
     FORMAT, LocalStore, Opened, Options, Problem, Retention, Retired, SnapshotInfo, SnapshotRole,

@@ -99,7 +99,7 @@ pub(crate) struct Inner {
     /// Held by retention, which is done by one at a time and not during an import.
     retiring: Mutex<()>,
     /// Held while helpers are written or removed: two may want to do that to the same one.
-    helping: Mutex<()>,
+    helping: Mutex<helpers::Helping>,
     opened: Opened,
 }
 

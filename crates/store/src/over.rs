@@ -8,8 +8,8 @@ use crate::mailbox::NewLetter;
 use crate::payload::Piece;
 use crate::{
     Answer, Append, Appended, Claim, Event, Foreign, Hash, Lease, LetterRef, LettersTaken, Limits,
-    Payload, Position, Recorded, RunInfo, RunQuery, Store, StoreError, StreamId, StreamKind, Timer,
-    Version,
+    NewHelper, Payload, Position, Recorded, RunInfo, RunQuery, Store, StoreError, StreamId,
+    StreamKind, Timer, Version,
 };
 
 /// A store over another one, for tests that watch, hold up or break what is asked of a store. Each
@@ -97,19 +97,29 @@ pub trait Over: Send + Sync + fmt::Debug {
         self.below().erase_forgotten(stream, said_at)
     }
 
+    /// As [`Store::begin_helpers`].
+    fn begin_helpers<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<u64>> {
+        self.below().begin_helpers(stream)
+    }
+
     /// As [`Store::keep_helper`].
-    fn keep_helper<'a>(&'a self, name: &'a str, bytes: &'a [u8]) -> Answer<'a, ()> {
-        self.below().keep_helper(name, bytes)
+    fn keep_helper<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        begun: u64,
+        helper: NewHelper,
+    ) -> Answer<'a, bool> {
+        self.below().keep_helper(stream, begun, helper)
     }
 
     /// As [`Store::helper`].
-    fn helper<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
-        self.below().helper(name)
+    fn helper<'a>(&'a self, stream: &'a StreamId, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        self.below().helper(stream, name)
     }
 
     /// As [`Store::drop_helpers`].
-    fn drop_helpers<'a>(&'a self, prefix: &'a str) -> Answer<'a, ()> {
-        self.below().drop_helpers(prefix)
+    fn drop_helpers<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, ()> {
+        self.below().drop_helpers(stream)
     }
 
     /// As [`Store::streams`].
@@ -256,14 +266,22 @@ impl<T: Over> Store for T {
     fn erase_forgotten<'a>(&'a self, stream: &'a StreamId, said_at: u64) -> Answer<'a, u64> {
         Over::erase_forgotten(self, stream, said_at)
     }
-    fn keep_helper<'a>(&'a self, name: &'a str, bytes: &'a [u8]) -> Answer<'a, ()> {
-        Over::keep_helper(self, name, bytes)
+    fn begin_helpers<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<u64>> {
+        Over::begin_helpers(self, stream)
     }
-    fn helper<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
-        Over::helper(self, name)
+    fn keep_helper<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        begun: u64,
+        helper: NewHelper,
+    ) -> Answer<'a, bool> {
+        Over::keep_helper(self, stream, begun, helper)
     }
-    fn drop_helpers<'a>(&'a self, prefix: &'a str) -> Answer<'a, ()> {
-        Over::drop_helpers(self, prefix)
+    fn helper<'a>(&'a self, stream: &'a StreamId, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        Over::helper(self, stream, name)
+    }
+    fn drop_helpers<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, ()> {
+        Over::drop_helpers(self, stream)
     }
     fn streams<'a>(
         &'a self,

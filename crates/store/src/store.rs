@@ -13,6 +13,7 @@ use crate::error::StoreError;
 use crate::event::{Event, EventRef, LetterRef, Payload, Version};
 use crate::fields::Fields;
 use crate::hash::Hash;
+use crate::helper::NewHelper;
 use crate::kind::Kind;
 use crate::mailbox::NewLetter;
 use crate::name::{StreamId, StreamKind};
@@ -401,32 +402,48 @@ pub trait Store: Send + Sync + fmt::Debug {
         Box::pin(async { Ok(()) })
     }
 
-    /// Removes what an event of a memory says is forgotten: the payloads of the events that the
-    /// [`Kind::MemoryForgotten`] at `said_at` names. What another event refers to stays. When it
-    /// answers, they cannot be read any more, and no crash brings them back; asking again does no
-    /// harm. The answer is how many pieces went.
+    /// Removes what an event of a memory says is forgotten: the helpers of the stream, and then the
+    /// payloads of the events that the [`Kind::MemoryForgotten`] at `said_at` names. What another
+    /// event refers to stays. When it answers, they cannot be read any more, and no crash brings
+    /// them back; asking again does no harm. The answer is how many pieces went.
     fn erase_forgotten<'a>(&'a self, stream: &'a StreamId, said_at: u64) -> Answer<'a, u64> {
         let _ = (stream, said_at);
         Box::pin(async { Err(crate::engine::cannot_erase()) })
     }
 
-    /// Keeps something that follows from the events and that would take long to make again, under
-    /// a name of lower case letters, digits and `-`. It may be gone at any time, or be an older one:
-    /// who reads it checks it. A store that keeps nothing, or is open for reading, does nothing.
-    fn keep_helper<'a>(&'a self, name: &'a str, bytes: &'a [u8]) -> Answer<'a, ()> {
-        let _ = (name, bytes);
-        Box::pin(async { Ok(()) })
-    }
-
-    /// What was kept under a name, if it is there.
-    fn helper<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
-        let _ = name;
+    /// Begins to make [helpers](NewHelper) of a stream; `None` if none would be kept. Who has begun
+    /// comes to the end of the stream, makes them of what is there, and keeps them with what was
+    /// answered here. So what was forgotten before is in none of them, and of who began before
+    /// something was forgotten nothing is kept afterwards.
+    fn begin_helpers<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<u64>> {
+        let _ = stream;
         Box::pin(async { Ok(None) })
     }
 
-    /// Removes what was kept under names that begin so; gone for good when it answers.
-    fn drop_helpers<'a>(&'a self, prefix: &'a str) -> Answer<'a, ()> {
-        let _ = prefix;
+    /// Keeps a helper of a stream, whole, instead of the one of that name; whether it did. It does not
+    /// if the helpers of the stream were dropped since the making of this one was begun, if the one
+    /// that is there is of a later version, or if it is too large. It may be gone at any time: who
+    /// reads it checks it, and can make it again.
+    fn keep_helper<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        begun: u64,
+        helper: NewHelper,
+    ) -> Answer<'a, bool> {
+        let _ = (stream, begun, helper);
+        Box::pin(async { Ok(false) })
+    }
+
+    /// The helper of a stream that was kept under a name, if it is there.
+    fn helper<'a>(&'a self, stream: &'a StreamId, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        let _ = (stream, name);
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Removes all helpers of a stream. When it answers they are gone for good, and nothing comes back
+    /// that somebody has begun to make before.
+    fn drop_helpers<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, ()> {
+        let _ = stream;
         Box::pin(async { Ok(()) })
     }
 

@@ -78,7 +78,12 @@ pub fn write_in<T>(
             }
             opened.check_writable().await?;
             let memory = Memory::open(opened.store(), name).await?.by(by);
-            write(memory, opened.store()).await
+            let written = write(memory.clone(), opened.store()).await?;
+            if opened.store().is_shared() {
+                // It is written. Indexes that cannot be kept are made again.
+                memory.keep_if_due().await.ok();
+            }
+            Ok::<_, Error>(written)
         };
         let done = done.await;
         // The memory is gone by now, and has kept its indexes.

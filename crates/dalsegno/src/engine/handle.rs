@@ -257,7 +257,7 @@ impl Engine {
         }
         // Their indexes are kept beside the store while it is open.
         #[cfg(feature = "memory")]
-        self.memories.let_go();
+        self.memories.let_go().await;
         match &self.opened {
             Opened::Local(local) => Ok(local.close()?),
             #[cfg(feature = "postgres")]

@@ -72,15 +72,11 @@ impl Store for ReadOnly {
         refused()
     }
 
-    fn keep_helper<'a>(&'a self, _name: &'a str, _bytes: &'a [u8]) -> Answer<'a, ()> {
-        refused()
+    fn helper<'a>(&'a self, stream: &'a StreamId, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        self.0.helper(stream, name)
     }
 
-    fn helper<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
-        self.0.helper(name)
-    }
-
-    fn drop_helpers<'a>(&'a self, _prefix: &'a str) -> Answer<'a, ()> {
+    fn drop_helpers<'a>(&'a self, _stream: &'a StreamId) -> Answer<'a, ()> {
         refused()
     }
 

@@ -8,8 +8,8 @@ use dalsegno_postgres::PostgresStore;
 use dalsegno_store::engine::FORGOTTEN;
 use dalsegno_store::mailbox::NewLetter;
 use dalsegno_store::{
-    Append, Claim, Fields, Kind, NewPayload, Retention, RunQuery, Status, Store, StreamId,
-    StreamKind, Value, field,
+    Append, Claim, Fields, Kind, NewHelper, NewPayload, Retention, RunQuery, Status, Store,
+    StreamId, StreamKind, Value, field,
 };
 
 use crate::common::*;
@@ -40,7 +40,20 @@ fn forgetting(store: &PostgresStore, prefix: &str) {
         event(Kind::MemoryForgotten).with_fields(forgets),
     ];
     block_on(store.append(vec![Append::to(memory.clone(), events)])).unwrap();
+    for of in 1..3 {
+        let begun = block_on(store.begin_helpers(&memory)).unwrap().unwrap();
+        let helper = NewHelper {
+            name: "docs".into(),
+            of,
+            bytes: vec![of as u8; 2_500_000],
+        };
+        let kept = store.keep_helper(&memory, begun, helper.clone());
+        assert!(block_on(kept).unwrap());
+        let found = block_on(store.helper(&memory, "docs")).unwrap();
+        assert!(found == Some(helper.bytes));
+    }
     assert_eq!(block_on(store.erase_forgotten(&memory, 2)).unwrap(), 1);
+    assert_eq!(block_on(store.helper(&memory, "docs")).unwrap(), None);
 }
 
 fn claim(limit: usize, agents: &[&str], queues: &[&str]) -> Claim {

@@ -5,6 +5,7 @@ use super::{LocalStore, lock};
 use crate::error::StoreError;
 use crate::event::{Event, LetterRef, Payload, Version};
 use crate::hash::Hash;
+use crate::helper::NewHelper;
 use crate::mailbox::NewLetter;
 use crate::name::{StreamId, StreamKind};
 use crate::payload::Piece;
@@ -101,16 +102,25 @@ impl Store for LocalStore {
         Box::pin(async move { self.inner.erase_forgotten_alone(stream, said_at) })
     }
 
-    fn keep_helper<'a>(&'a self, name: &'a str, bytes: &'a [u8]) -> Answer<'a, ()> {
-        Box::pin(async move { self.inner.keep_helper(name, bytes) })
+    fn begin_helpers<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, Option<u64>> {
+        Box::pin(async move { Ok(self.inner.begin_helpers(stream)) })
     }
 
-    fn helper<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
-        Box::pin(async move { self.inner.helper(name) })
+    fn keep_helper<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        begun: u64,
+        helper: NewHelper,
+    ) -> Answer<'a, bool> {
+        Box::pin(async move { self.inner.keep_helper(stream, begun, &helper) })
     }
 
-    fn drop_helpers<'a>(&'a self, prefix: &'a str) -> Answer<'a, ()> {
-        Box::pin(async move { self.inner.drop_helpers(prefix) })
+    fn helper<'a>(&'a self, stream: &'a StreamId, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        Box::pin(async move { self.inner.helper(stream, name) })
+    }
+
+    fn drop_helpers<'a>(&'a self, stream: &'a StreamId) -> Answer<'a, ()> {
+        Box::pin(async move { self.inner.drop_helpers(stream) })
     }
 
     fn streams<'a>(

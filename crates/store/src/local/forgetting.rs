@@ -81,6 +81,8 @@ impl Inner {
         let Some(candidates) = self.forgotten_pieces(stream, said_at)? else {
             return Ok(0);
         };
+        // Also if nothing else is left: what they were made of is in them.
+        self.drop_helpers(stream)?;
         // Who began may have been stopped when what is forgotten was gone, and leftovers were not.
         let is_done = leftovers == Leftovers::Stay || lock(&self.core).without_leftovers;
         if candidates.is_empty() && is_done {
