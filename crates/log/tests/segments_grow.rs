@@ -68,7 +68,7 @@ fn one_that_was_prepared_and_is_too_small_is_made_anew() {
     let log = options().open(folder.path()).unwrap();
     append(&log, 100);
     // The next one is prepared, of 4 KiB, when half of the first is used.
-    append(&log, 1100);
+    append(&log, 600);
     assert_eq!(bytes(folder.path(), 2), 4 << 10);
     append(&log, 12 << 10);
     assert_eq!(bytes(folder.path(), 2), LARGEST);
