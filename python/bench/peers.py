@@ -9,14 +9,15 @@
 | `many` | 64 runs at once, time for each step of them |
 | `resume` | from opening to the first new step of a run with 5,000 finished ones, whose process was killed |
 | `bytes` | what is on disk of a conversation of 400 messages of 2 KB, where a model is asked after each second one; |
-| `allocated` | ours with the 16 MiB that a segment of the log has from its beginning |
+| `allocated` | ours with what segments of the log are made larger by than what is in them |
 
 Each measure of each system is a process of its own; rounds are interleaved. `raw` is a write over a file of the same
 bytes and an fdatasync. SQLite is as the peers open it: `synchronous=FULL` for both, with `journal_mode=delete` by DBOS
 and `wal` by LangGraph. PostgreSQL is one server with its defaults. Ours is opened with `durability="strict"`, so that
 nothing that it has told is ever lost; LangGraph is invoked with `durability="sync"`. A step of LangGraph is a
 superstep, which is what it records. It has no replay: what is resumed is its last state. `dalsegno-loop` is ours in the
-same way, an agent that goes on with `dalsegno.again`; `langgraph-dalsegno` is LangGraph with our saver in a folder.
+same way, an agent that goes on with `dalsegno.again`, in a folder and in PostgreSQL; `langgraph-dalsegno` is LangGraph
+with our saver in a folder.
 """
 
 # mypy: disallow-untyped-decorators=False
@@ -49,6 +50,7 @@ SYSTEMS = [
     "dalsegno-folder",
     "dalsegno-postgres",
     "dalsegno-loop",
+    "dalsegno-loop-postgres",
     "dbos-sqlite",
     "dbos-postgres",
     "langgraph-sqlite",
@@ -304,7 +306,7 @@ def measure(system: str, kind: str, place: str) -> float | None:
     if system == "raw":
         return raw(kind, place)
     if system.startswith("dalsegno"):
-        return dalsegno(kind, place, system == "dalsegno-loop")
+        return dalsegno(kind, place, "loop" in system)
     if system.startswith("dbos"):
         return dbos(kind, place)
     return langgraph(kind, place, system == "langgraph-dalsegno")
@@ -383,7 +385,7 @@ def on_disk(folder: Path) -> int:
 
 
 def written(folder: Path) -> int:
-    """Without what a segment has for later: it is made of 16 MiB of zeros, so that a sync has only bytes to write."""
+    """Without what a segment has for later: it is made of zeros, so that a sync has only bytes to write."""
     return sum(len(path.read_bytes().rstrip(b"\0")) for path in folder.rglob("*") if path.is_file())
 
 
@@ -403,7 +405,7 @@ def main() -> None:
     try:
         with server() as make:
             for kind in options.only:
-                for turn in range(options.rounds if kind in ("step", "many") else 1):
+                for turn in range(options.rounds if kind != "bytes" else 1):
                     for system in options.systems:
                         value = one(python, system, kind, folder, f"{system}-{kind}-{turn}", make, found)
                         if value is not None:
@@ -438,10 +440,10 @@ def one(python: str, system: str, kind: str, folder: Path, name: str, make: Any,
         if system == "raw":
             return None
         child(python, system, "build", place)
-        if system == "dalsegno-postgres":
+        if system.startswith("dalsegno") and system.endswith("postgres"):
             time.sleep(LEASE_SECONDS + 1)
         return child(python, system, "resume", place)
-    if kind == "bytes" and (system in ("raw", "dalsegno-loop")):
+    if kind == "bytes" and (system == "raw" or "loop" in system):
         return None
     before = make.size(database) if kind == "bytes" and system.endswith("postgres") else 0
     value = child(python, system, kind, place)
