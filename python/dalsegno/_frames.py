@@ -67,6 +67,10 @@ class Frame:
         """Only this task makes steps here."""
         self._task = weakref.ref(task)
 
+    def is_stray(self, why: str) -> bool:
+        """Whether no step can be made here, for this reason."""
+        return self._stray == why
+
     def check(self) -> None:
         """Raises if no step can be made here, by who asks."""
         execution = self.execution

@@ -36,10 +36,11 @@ AnyTask = asyncio.Task[Any]
 KEPT_AT_MOST = 0.005
 """So long (seconds) a loop is kept by steps that wait for the disk only."""
 _GROUP: type | None = getattr(asyncio, "TaskGroup", None)
+_NO_CODE = (lambda: None).__code__
 _ON_COMPLETION: CodeType | None = next(
     (
         const
-        for const in asyncio.tasks._wait.__code__.co_consts  # type: ignore[attr-defined]
+        for const in getattr(getattr(asyncio.tasks, "_wait", None), "__code__", _NO_CODE).co_consts
         if isinstance(const, CodeType) and const.co_name == "_on_completion"
     ),
     None,
@@ -133,11 +134,11 @@ class Tasks:
             children = getattr(awaited, "_children", None)
             if children is None:
                 joins = joins or _Joins(pending)
-                if changed and joins.is_short(awaited):
-                    # A task may be done, and who waits for it not told yet.
-                    self._look_again()
-                    return
                 children = joins.children(awaited)
+            if changed and (not children or any(child.done() for child in children)):
+                # A task may be done, and who waits for it not told yet.
+                self._look_again()
+                return
             sure = sure and bool(children) and all(child in self.all for child in children)
         self._said = True
         execution.ctx.waits(sure)
@@ -223,7 +224,8 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
             task = make(loop, coro, **more)
             tasks.all.add(task)
             return task
-        is_finaliser = _is_finaliser(sys._getframe(1))
+        # Also what such a task makes.
+        is_finaliser = place.is_stray(_BY_FINALISER) or _is_finaliser(sys._getframe(1))
         try:
             child = Frame(place.execution, place.ctx, _BY_FINALISER) if is_finaliser else _child(place, coro)
         except BaseException:
@@ -248,12 +250,13 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
 
 
 _BY_FINALISER = "this task was made by a finaliser (`__del__`), at a time that nobody knows: make no steps there"
+_FINALIZE = weakref.finalize.__call__.__code__
 
 
 def _is_finaliser(caller: FrameType | None) -> bool:
     """Whether this was called by a finaliser, in whatever code that has interrupted."""
     while caller is not None and not caller.f_code.co_flags & inspect.CO_COROUTINE:
-        if caller.f_code.co_name == "__del__":
+        if caller.f_code.co_name == "__del__" or caller.f_code is _FINALIZE:
             return True
         caller = caller.f_back
     return False

@@ -280,6 +280,28 @@ def test_what_code_waits_for_of_its_own_is_waited_for(opened: Open) -> None:
     assert opened(waits_for_its_own).run(waits_for_its_own, "r") == "<own>"
 
 
+@dalsegno.agent
+async def goes_on_behind_a_gather() -> str:
+    async def one() -> str:
+        return await look("one")
+
+    other = asyncio.create_task(_forever())
+    await asyncio.gather(one(), one())
+    await asyncio.sleep(0.3)
+    done = await look("end")
+    other.cancel()
+    return done
+
+
+def test_code_that_is_about_to_go_on_does_not_wait(opened: Open) -> None:
+    app = opened(goes_on_behind_a_gather)
+    app.start(goes_on_behind_a_gather, "r")
+    begun = time.monotonic()
+    while not app.runs(status=["completed"]):
+        assert time.monotonic() - begun < 20, app.why("r")
+        time.sleep(0.01)
+
+
 @dalsegno.tool(effect="read_only", timeout=0.1, retries=2)
 async def too_slow() -> None:
     LOG.append("try")

@@ -164,3 +164,25 @@ def test_a_finaliser_makes_no_steps(opened: Open) -> None:
     CLOSED.clear()
     assert opened(makes_steps_by_a_finaliser).run(makes_steps_by_a_finaliser, "r") == "<mine>"
     assert "made by a finaliser" in CLOSED[0]
+
+
+class Patient(Client):
+    """Waits for more than itself."""
+
+    async def aclose(self) -> None:
+        await asyncio.wait_for(asyncio.sleep(0.05), 5)
+        await asyncio.create_task(asyncio.sleep(0))
+        CLOSED.append("closed")
+
+
+@dalsegno.agent
+async def with_a_patient_client() -> str:
+    Patient()
+    return await look("it")
+
+
+def test_what_a_finaliser_waits_for_is_none_of_the_runs_either(opened: Open) -> None:
+    CLOSED.clear()
+    app = opened(with_a_patient_client)
+    assert app.run(with_a_patient_client, "r") == "<it>"
+    until_closed()
