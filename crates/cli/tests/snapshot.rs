@@ -98,7 +98,7 @@ fn a_copy_is_taken_beside_a_live_owner() {
 fn a_copy_of_damage_says_so() {
     let (dir, place) = (TempDir::new(), TempDir::new());
     large_store(dir.path(), 20);
-    flip(&segment(dir.path()), 1 << 20);
+    flip(&segment(dir.path()), 1 << 19);
     let copy = place.join("copy");
     let ran = dalsegno(dir.path(), ["snapshot", copy.to_str().unwrap()]).ends(4);
     assert!(

@@ -189,7 +189,7 @@ fn a_repair_that_was_interrupted_is_done_by_running_it_again() {
     let dir = TempDir::new();
     large_store(dir.path(), 4);
     for round in 0..3 {
-        flip(&segment(dir.path()), (1 << 20) + round * 100_000);
+        flip(&segment(dir.path()), (1 << 19) + round * 100_000);
         without_snapshots(dir.path());
         let mut child = start(dir.path(), ["repair", "--yes"]);
         while !dir.join("aside/damage-not-recorded.txt").exists()

@@ -61,12 +61,12 @@ impl Future for After<'_> {
     }
 }
 
-/// Waits for a bell or another thing, whichever is first. Whether it was the bell.
+/// Waits for a bell or another thing, whichever is first. Whether it was the first.
 pub(crate) async fn first_of(
-    mut rings: After<'_>,
+    mut one: impl Future<Output = ()> + Unpin,
     mut other: impl Future<Output = ()> + Unpin,
 ) -> bool {
-    std::future::poll_fn(|context| match Pin::new(&mut rings).poll(context) {
+    std::future::poll_fn(|context| match Pin::new(&mut one).poll(context) {
         Poll::Ready(()) => Poll::Ready(true),
         Poll::Pending => Pin::new(&mut other).poll(context).map(|()| false),
     })

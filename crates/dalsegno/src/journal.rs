@@ -25,7 +25,7 @@ pub(crate) use carry::Carry;
 pub(crate) use fold::read_usage;
 pub(crate) use load::{bytes_of, carried, load};
 use order::Order;
-pub(crate) use order::{are_ordered, seen};
+pub(crate) use order::{NOT_SEEN, are_ordered, seen};
 pub use steps::Steps;
 
 /// What a step came to.
@@ -133,11 +133,14 @@ impl StepRecord {
 
     /// Code that does not come to it has changed.
     ///
-    /// Not so if it was begun beside an outcome that the code had not seen, and has none itself: code
-    /// that is shown that outcome sooner may let go of what led here before it comes here.
+    /// Not so if it was begun beside an outcome that the code had not seen, and has none itself, or one
+    /// that others have recorded since: code that is shown that outcome sooner may let go of what led
+    /// here before it comes here.
     fn is_proof(&self) -> bool {
         let is_in_doubt = self.effect == Effect::Once && self.is_open();
-        self.kind != StepKind::Patched && (self.outcome.is_some() || is_in_doubt || !self.beside)
+        let is_of_others = self.seen.is_none() && order::is_from_outside(self);
+        let has_ended = self.outcome.is_some() && !(self.beside && is_of_others);
+        self.kind != StepKind::Patched && (has_ended || is_in_doubt || !self.beside)
     }
 }
 

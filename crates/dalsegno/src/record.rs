@@ -388,14 +388,21 @@ pub(crate) fn run_checkpointed(waits: &[String]) -> NewEvent {
     NewEvent::new(Kind::RunCheckpointed).with_fields(fields)
 }
 
-/// The code of a run waits, in these steps.
+/// The code of a run waits, in these steps. If they are very many, it is not said which: an event has its
+/// limit, and most of them are recorded elsewhere.
 pub(crate) fn code_waits(waits: &[(String, StepId)]) -> NewEvent {
     let (words, steps): (Vec<_>, Vec<_>) = waits.iter().cloned().unzip();
-    let steps = steps.iter().map(|id| Value::from(id.as_str())).collect();
     let mut event = run_checkpointed(&words);
-    event.fields = event.fields.with(checkpointed::STEPS, Value::List(steps));
+    let bytes: usize = steps.iter().map(|id| id.as_str().len()).sum();
+    if bytes <= WAITED_IN_BYTES {
+        let steps = steps.iter().map(|id| Value::from(id.as_str())).collect();
+        event.fields = event.fields.with(checkpointed::STEPS, Value::List(steps));
+    }
     event
 }
+
+/// So many bytes of steps that the code waits in are listed.
+const WAITED_IN_BYTES: usize = 4096;
 
 /// What a run may spend.
 pub(crate) fn budget_set(limits: &Budget) -> NewEvent {

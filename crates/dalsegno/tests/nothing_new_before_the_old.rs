@@ -186,3 +186,19 @@ fn what_was_begun_is_come_to_before_anything_new() {
         }
     }
 }
+
+#[test]
+fn very_many_waits_are_written_down() {
+    let (machine, outside) = (Machine::new(), Outside::default());
+    let builder = agent(Builder::new(), "many", &outside, |ctx, _, _| async move {
+        let each = |ctx: Ctx, n: u32| async move { ctx.signal::<String>(&format!("s{n}")).await };
+        let came = ctx.each("item", 0..2500, each).await?;
+        Ok(came.concat())
+    });
+    let process = machine.start(builder);
+    process.begin("many", "r", "");
+    process.settle();
+    let journal = process.journal("r");
+    assert_eq!(journal.status, dalsegno_store::Status::Checkpointed);
+    assert_eq!(journal.waits.len(), 2500);
+}

@@ -23,6 +23,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use dalsegno_store::{Hash, NewHelper, StoreError, Version};
@@ -161,7 +162,7 @@ impl Inner {
             (state.table.head().sequence, state.kept)
         };
         match head - kept.min(head) >= KEEP_GROWN_EVENTS.max(kept / 3) {
-            true => self.keep().await,
+            true => self.keep_once().await,
             false => Ok(()),
         }
     }
@@ -173,7 +174,7 @@ impl Inner {
             (state.table.head().sequence, state.kept)
         };
         match is_due(head - kept.min(head), kept) {
-            true => self.keep().await,
+            true => self.keep_once().await,
             false => Ok(()),
         }
     }
@@ -182,8 +183,23 @@ impl Inner {
     pub async fn keep_completed(&self, read: u64) {
         let documents = self.read().table.docs.len() as u64;
         if is_due(read, documents) {
-            self.keep().await.ok();
+            self.keep_once().await.ok();
         }
+    }
+
+    /// Keeps the indexes, unless somebody of this process does: each would have a copy of all of them. If
+    /// that fails, it is not tried again for each document.
+    async fn keep_once(&self) -> Result<(), StoreError> {
+        if self.keeping.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let _keeping = Keeping(&self.keeping);
+        let kept = self.keep().await;
+        if kept.is_err() {
+            let mut state = self.write();
+            state.kept = state.kept.max(state.table.head().sequence);
+        }
+        kept
     }
 
     /// Keeps all indexes that are complete, as they are now.
@@ -228,6 +244,15 @@ impl Inner {
         let name = DOCS.to_owned();
         helpers.push(NewHelper { name, of, bytes });
         (helpers, version)
+    }
+}
+
+/// Somebody keeps the indexes, until this is dropped.
+struct Keeping<'a>(&'a AtomicBool);
+
+impl Drop for Keeping<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 

@@ -13,6 +13,7 @@
 //! from then on.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, RwLock};
 
 use dalsegno_store::{Append, EventRef, NewEvent, Store, StoreError, StreamId, Version};
@@ -78,6 +79,7 @@ impl MemoryOptions {
             },
             threads: self.threads,
             model: OnceLock::new(),
+            keeping: AtomicBool::new(false),
         };
         inner.open().await?;
         Ok(Memory {

@@ -9,6 +9,7 @@
 //! do the same, and the second changes nothing.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use dalsegno_store::engine::{damaged, forgotten_by};
@@ -106,6 +107,8 @@ pub(crate) struct Inner {
     pub threads: usize,
     /// What made the first vector, once that is known.
     pub model: OnceLock<Option<String>>,
+    /// Somebody keeps the indexes.
+    pub keeping: AtomicBool,
 }
 
 impl Inner {

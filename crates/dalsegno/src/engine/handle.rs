@@ -255,9 +255,14 @@ impl Engine {
                 break;
             }
         }
-        // Their indexes are kept beside the store while it is open.
+        // Their indexes are kept beside the store while it is open. A database that does not take them in time
+        // does without: leases are still to be given up.
         #[cfg(feature = "memory")]
-        self.memories.let_go().await;
+        first_of(
+            std::pin::pin!(self.memories.let_go()),
+            self.runtime.sleep_until(until_us),
+        )
+        .await;
         match &self.opened {
             Opened::Local(local) => Ok(local.close()?),
             #[cfg(feature = "postgres")]

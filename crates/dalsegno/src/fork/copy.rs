@@ -13,7 +13,7 @@ use super::Fork;
 use super::past::{Fate, Past};
 use crate::budget::Usage;
 use crate::failure::Failure;
-use crate::journal::{Carry, bytes_of};
+use crate::journal::{Carry, NOT_SEEN, StepRecord, bytes_of};
 use crate::record;
 use crate::start::Start;
 use crate::step::{StepId, StepKind};
@@ -181,6 +181,9 @@ impl Copy<'_> {
         let Some(step) = self.past.shared.steps.get(&id) else {
             return Ok(());
         };
+        if is_void_note(event, step) {
+            return Ok(());
+        }
         let is_intent = event.kind == Kind::StepIntended;
         if self.fork.outcomes.contains_key(&id) {
             if is_intent {
@@ -322,4 +325,13 @@ fn without_approval(fields: &Fields) -> Fields {
 
 fn failed(id: &StepId, kind: StepKind, failure: &Failure) -> NewEvent {
     record::failed(id, kind, failure, None)
+}
+
+/// Whether an event notes what the code saw of an outcome that a crash took: it says nothing of the one that came later.
+fn is_void_note(event: &Event, step: &StepRecord) -> bool {
+    match event.fields.number(record::step::SEEN) {
+        None => false,
+        Some(0) => step.seen != Some(NOT_SEEN),
+        Some(_) => step.seen != Some(event.sequence),
+    }
 }

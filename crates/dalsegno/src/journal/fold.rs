@@ -81,6 +81,9 @@ impl Journal {
                 self.waits.clear();
                 // What they are about was never recorded: it comes to something else, at another time.
                 self.early_sights.clear();
+                let open = self.steps.values_mut();
+                let open = open.filter(|step| step.outcome.is_none());
+                open.for_each(|step| step.seen = None);
                 // What was accepted has been noted anew, in the same append.
                 self.resources
                     .values_mut()
@@ -531,8 +534,23 @@ mod tests {
         let seen = |events| fold(events).steps.get(&step).and_then(|step| step.seen);
         let on_its_way = vec![note.clone(), outcome.clone()];
         assert_eq!(seen(on_its_way), Some(NOT_SEEN));
-        let taken = vec![note, NewEvent::new(Kind::RunStarted), outcome];
+        let taken = vec![
+            note.clone(),
+            NewEvent::new(Kind::RunStarted),
+            outcome.clone(),
+        ];
         assert_eq!(seen(taken), None);
+        // Also of a step whose intent is recorded.
+        let (kind, effect) = (StepKind::Tool, Effect::Idempotent);
+        let intent = |attempt| record::intended(&step, kind, effect, attempt, None);
+        let again = vec![
+            intent(1),
+            note,
+            NewEvent::new(Kind::RunStarted),
+            intent(2),
+            outcome,
+        ];
+        assert_eq!(seen(again), None);
     }
 
     #[test]

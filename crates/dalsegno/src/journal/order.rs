@@ -18,7 +18,7 @@ use super::{Journal, Outcome, StepRecord};
 use crate::step::{StepId, StepKind};
 
 /// Never seen, as far as is recorded.
-pub(super) const NOT_SEEN: u64 = u64::MAX;
+pub(crate) const NOT_SEEN: u64 = u64::MAX;
 
 /// Empty if the order cannot make a difference.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -244,8 +244,11 @@ impl Journal {
         let Some(next) = self.order.all.first(last, shown).cloned() else {
             return (std::mem::take(&mut self.unseen) > 0).then(Vec::new);
         };
-        let (at, is_due) = self.steps.get(&next).map(|s| (seen(s), s.due))?;
-        let is_there = !is_due && self.begun_before(at).is_none();
+        let step = self.steps.get(&next)?;
+        let (at, is_due, is_own) = (seen(step), step.due, !is_from_outside(step));
+        // An outcome of its own that it has come to it may see: nothing new is done before all is come to, and
+        // a record of another version may have one in front of what was begun.
+        let is_there = !is_due && (is_own || self.begun_before(at).is_none());
         // Before it was noted what the code had seen, it may have seen it at any time.
         if at.0 != NOT_SEEN && !is_there {
             return None;

@@ -299,7 +299,7 @@ impl RunState {
             Kind::ApprovalRequested | Kind::TimerSet => true,
             _ => false,
         };
-        if begins && !self.on_their_way.is_empty() {
+        if begins && self.is_another_on_its_way(event.fields.text(record::step::STEP)) {
             let fields = std::mem::take(&mut event.fields);
             event.fields = fields.with(record::step::BESIDE, 1);
         }

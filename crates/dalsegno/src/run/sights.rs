@@ -50,6 +50,14 @@ impl Run {
     }
 }
 
+impl RunState {
+    /// Whether an outcome is on its way to the code, other than that of this step.
+    pub(super) fn is_another_on_its_way(&self, step: Option<&str>) -> bool {
+        let mut others = self.on_their_way.values();
+        others.any(|other| Some(other.id.as_str()) != step)
+    }
+}
+
 impl Showing {
     /// The code sees it now.
     pub fn seen(self) {
