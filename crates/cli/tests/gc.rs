@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::trouble::{everything, flip, large_store, segment, without_rights};
+use common::trouble::{everything, flip, large_segment, large_store, without_rights};
 use common::{TempDir, at_once, dalsegno, names, start, stores};
 
 #[test]
@@ -95,7 +95,7 @@ fn beside_a_live_owner_only_the_dry_run_works() {
 fn a_damaged_run_is_not_removed_before_it_is_archived() {
     let (dir, archive) = (TempDir::new(), TempDir::new());
     large_store(dir.path(), 20);
-    flip(&segment(dir.path()), 1 << 19);
+    flip(&large_segment(dir.path()), 1 << 19);
     let to = archive.path().to_str().unwrap();
     let ran = dalsegno(dir.path(), ["gc", "--keep", "0", "--archive", to]);
     assert_eq!(ran.code, Some(4), "{ran:?}");

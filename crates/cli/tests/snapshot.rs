@@ -7,7 +7,9 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use common::trouble::{flip, interrupt, large_store, left, on_small_disk, segment, without_rights};
+use common::trouble::{
+    flip, interrupt, large_segment, large_store, left, on_small_disk, without_rights,
+};
 use common::{TempDir, command, dalsegno, stores};
 use serde_json::Value;
 
@@ -98,11 +100,11 @@ fn a_copy_is_taken_beside_a_live_owner() {
 fn a_copy_of_damage_says_so() {
     let (dir, place) = (TempDir::new(), TempDir::new());
     large_store(dir.path(), 20);
-    flip(&segment(dir.path()), 1 << 19);
+    flip(&large_segment(dir.path()), 1 << 19);
     let copy = place.join("copy");
     let ran = dalsegno(dir.path(), ["snapshot", copy.to_str().unwrap()]).ends(4);
     assert!(
-        ran.stdout.contains("segment 1 of the log"),
+        ran.stdout.contains("segment 2 of the log"),
         "{}",
         ran.stdout
     );

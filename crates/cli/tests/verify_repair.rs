@@ -5,7 +5,8 @@
 mod common;
 
 use common::trouble::{
-    everything, flip, interrupt, large_store, segment, without_rights, without_snapshots,
+    everything, flip, interrupt, large_segment, large_store, segment, without_rights,
+    without_snapshots,
 };
 use common::{TempDir, at_once, dalsegno, run, start, stores};
 use serde_json::Value;
@@ -189,7 +190,7 @@ fn a_repair_that_was_interrupted_is_done_by_running_it_again() {
     let dir = TempDir::new();
     large_store(dir.path(), 4);
     for round in 0..3 {
-        flip(&segment(dir.path()), (1 << 19) + round * 100_000);
+        flip(&large_segment(dir.path()), (1 << 19) + round * 100_000);
         without_snapshots(dir.path());
         let mut child = start(dir.path(), ["repair", "--yes"]);
         while !dir.join("aside/damage-not-recorded.txt").exists()

@@ -104,6 +104,11 @@ pub fn segment(store: &Path) -> PathBuf {
     store.join("log/0000000000000001.seg")
 }
 
+/// The second one, which has what [`large_store`] writes: it did not fit into the first.
+pub fn large_segment(store: &Path) -> PathBuf {
+    store.join("log/0000000000000002.seg")
+}
+
 /// Takes away what would let a damage be passed over.
 pub fn without_snapshots(store: &Path) {
     for snapshot in std::fs::read_dir(store.join("snapshots")).unwrap() {
