@@ -168,8 +168,8 @@ class Signature:
             # As most calls are: nothing has to be found out about them again.
             try:
                 text = ""
-                for (begin, how), value in zip(self._ready or self._make_ready(), args, strict=True):
-                    text += begin + write_with(how, value)
+                for at, (begin, how) in enumerate(self._ready or self._make_ready()):
+                    text += begin + write_with(how, args[at])
                 return text + "}"
             except Exception:
                 pass  # It is said below of which argument.

@@ -118,7 +118,7 @@ class EmbedWant(Want[list[Vector]]):
         def then(made: Any) -> list[Vector]:
             return [Vector(bytes.fromhex(vector), embedder.id) for vector in made]
 
-        super().__init__("embed", lambda ctx, hear: ctx.embed(embedder._in_run(body, ctx), given, hear), then)
+        super().__init__("embed", lambda ctx: ctx.embed(embedder._in_run(body, ctx), given), then)
 
     def body(self) -> Body:
         return self._body

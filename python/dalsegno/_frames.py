@@ -81,20 +81,18 @@ class Frame:
                 f"run {self.ctx.run!r} is used from another thread than its own: do it in the agent itself, or make "
                 "the agent async and use tasks, or dalsegno.aio.to_thread for a plain tool"
             )
-        if execution.tasks is not None:
-            self._check_task()
+        tasks = execution.tasks
+        if tasks is not None:
+            task = asyncio.current_task(tasks.loop)
+            if self._task is None and task is not None:
+                self.belongs_to(task)
+            elif self._task is None or self._task() is not task:
+                raise BadUse(self._stray or self._elsewhere())
+            # A plain agent is told so by the step that it makes.
+            if tasks.is_left:
+                raise asyncio.CancelledError(f"run {self.ctx.run!r} was left")
         if self._stray:
             raise BadUse(self._stray)
-
-    def _check_task(self) -> None:
-        task = asyncio.current_task()
-        if self._task is None and task is not None:
-            self.belongs_to(task)
-        elif self._task is None or self._task() is not task:
-            raise BadUse(self._stray or self._elsewhere())
-        # A plain agent is told so by the step that it makes.
-        if self.ctx.is_left:
-            raise asyncio.CancelledError(f"run {self.ctx.run!r} was left")
 
     def _elsewhere(self) -> str:
         return (

@@ -276,7 +276,7 @@ class MemoryWant(Want[Any]):
     """A step that asks a memory, or tells it something."""
 
     def __init__(self, name: str, by: str | None, what: str, order: Order, then: Callable[[Any], Any]) -> None:
-        super().__init__(f"memory({name!r}).{what}", lambda ctx, hear: ctx.memory(name, by, order, hear), then)
+        super().__init__(f"memory({name!r}).{what}", lambda ctx: ctx.memory(name, by, order), then)
 
     def body(self) -> Body:
         return _MemoryBody(self.what)

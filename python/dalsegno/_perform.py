@@ -253,7 +253,7 @@ class StepCall(collections.abc.Coroutine[Any, Any, T], Generic[T]):
     It is a coroutine: ``await`` it, or give it to ``asyncio.gather``, ``create_task`` or a ``TaskGroup``.
     """
 
-    __slots__ = ("__name__", "_body", "_ear", "_frame", "_made", "_read", "_step", "_then")
+    __slots__ = ("__name__", "_body", "_frame", "_made", "_read", "_step", "_tasks", "_then")
     __dalsegno_step__ = True
 
     def __init__(
@@ -261,12 +261,12 @@ class StepCall(collections.abc.Coroutine[Any, Any, T], Generic[T]):
         frame: Frame,
         name: str,
         step: Step,
-        ear: Ear,
+        tasks: Tasks,
         read_it: Callable[[str], Any],
         body: Callable[[], Body],
         then: Callable[[Any], T] | None,
     ) -> None:
-        self._frame, self._step, self._ear = frame, step, ear
+        self._frame, self._step, self._tasks = frame, step, tasks
         self._read, self._body, self._then = read_it, body, then
         self._made: Generator[Any, Any, T] | None = None
         self.__name__ = name
@@ -279,12 +279,12 @@ class StepCall(collections.abc.Coroutine[Any, Any, T], Generic[T]):
         return self._made
 
     def _make(self) -> Generator[Any, Any, Any]:
-        told = self._step.heard(self._ear.tasks.is_idle())
+        told = self._step.heard(self._tasks.is_idle())
         if told is not None and told[0] == "done":
             # It is recorded, and nothing has to be made ready to do it.
             result = _awaited_result(self._frame, self.__name__, self._read, told[1])
         else:
-            performance = _Performance(self._frame, self._step, self._body(), self._ear)
+            performance = _Performance(self._frame, self._step, self._body(), self._tasks)
             result = yield from performance.run(told).__await__()
         return result if self._then is None else self._then(result)
 
@@ -304,7 +304,9 @@ class StepCall(collections.abc.Coroutine[Any, Any, T], Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         if self._made is not None:
             raise RuntimeError(f"step {self.__name__!r} was awaited before: keep what it gave")
-        return self._begin()
+        del self._frame.execution.unawaited[id(self)]
+        self._made = made = self._make()
+        return made
 
     def __del__(self) -> None:
         if self._made is None:
@@ -325,15 +327,18 @@ def _awaited_result(frame: Frame, name: str, read_it: Callable[[str], Any], text
 class _Performance:
     """A step that is being made, in an event loop."""
 
-    def __init__(self, frame: Frame, step: Step, body: Body, ear: Ear) -> None:
-        assert frame.execution.tasks is not None
-        self.frame, self.step, self.body, self.ear = frame, step, body, ear
-        self.tasks = frame.execution.tasks
+    def __init__(self, frame: Frame, step: Step, body: Body, tasks: Tasks) -> None:
+        self.frame, self.step, self.body, self.tasks = frame, step, body, tasks
+        self.ear = Ear(tasks)
         self.beside: asyncio.Task[None] | None = None
 
     async def run(self, told: tuple[Any, ...] | None) -> Any:
         """Makes the step; `told` is what was heard of it already."""
         step = self.step
+        step.heard_by(self.ear)
+        if told is None:
+            # There may be something by now of which the ear was not told.
+            told = step.heard(self.tasks.is_idle())
         try:
             while True:
                 if told is None:
@@ -417,12 +422,11 @@ class _Performance:
 
 
 def make(
-    frame: Frame, body: Body, step: Callable[[Ctx, Ear | None], Step], then: Callable[[Any], T] | None = None
+    frame: Frame, body: Body, step: Callable[[Ctx], Step], then: Callable[[Any], T] | None = None
 ) -> Any:
     """Makes a step: its result in a plain agent, something to await in an async one."""
     tasks = frame.execution.tasks
     if tasks is not None:
-        ear = Ear(tasks)
-        return StepCall(frame, body.name, step(frame.ctx, ear), ear, body.result, lambda: body, then)
-    result = perform(frame, step(frame.ctx, None), body)
+        return StepCall(frame, body.name, step(frame.ctx), tasks, body.result, lambda: body, then)
+    result = perform(frame, step(frame.ctx), body)
     return result if then is None else then(result)

@@ -17,7 +17,7 @@ from ._conversations import Said
 from ._dalsegno import Ctx, Step
 from ._errors import BadUse, Failure, StepTimeout
 from ._frames import frame, frame_for
-from ._perform import Body, Ear, make
+from ._perform import Body, make
 from ._resources import Resource
 from ._times import Time, seconds
 from ._values import write
@@ -53,7 +53,7 @@ class Want(Generic[T]):
     """A step that is wanted."""
 
     def __init__(
-        self, what: str, step: Callable[[Ctx, Ear | None], Step], then: Callable[[Any], T], hint: Any = Any
+        self, what: str, step: Callable[[Ctx], Step], then: Callable[[Any], T], hint: Any = Any
     ) -> None:
         self.what = what
         self.step = step
@@ -84,7 +84,7 @@ def _same(value: Any) -> Any:
 
 
 def sleep(time: Time) -> Want[None]:
-    return Want("sleep", lambda ctx, hear: ctx.sleep(seconds(time), hear), _same)
+    return Want("sleep", lambda ctx: ctx.sleep(seconds(time)), _same)
 
 
 def decide(name: str, choice: T, because: str) -> Want[T]:
@@ -92,12 +92,12 @@ def decide(name: str, choice: T, because: str) -> Want[T]:
     hint = type(choice)
     made = written(choice, f"decision {name!r}")
     shown = f"[{made},{write(because)}]" if because else f"[{made}]"
-    return Want("decide", lambda ctx, hear: ctx.decide(name, shown, hear), lambda made: cast(T, made[0]), list[hint])  # type: ignore[valid-type]
+    return Want("decide", lambda ctx: ctx.decide(name, shown), lambda made: cast(T, made[0]), list[hint])  # type: ignore[valid-type]
 
 
 def event(kind: str, content: Any) -> Want[None]:
     shown = written(content, f"event {kind!r}")
-    return Want("event", lambda ctx, hear: ctx.event(kind, shown, hear), _same)
+    return Want("event", lambda ctx: ctx.event(kind, shown), _same)
 
 
 def signal(name: str, of: Any, timeout: Time | None) -> Want[Any]:
@@ -108,19 +108,19 @@ def signal(name: str, of: Any, timeout: Time | None) -> Want[Any]:
         raise_late.failure = Failure("timed-out", "terminal", str(raise_late))
         raise raise_late
 
-    return Want("signal", lambda ctx, hear: ctx.signal(name, seconds(timeout), hear), take, list[of])
+    return Want("signal", lambda ctx: ctx.signal(name, seconds(timeout)), take, list[of])
 
 
 def send_signal(run: str, name: str, content: Any) -> Want[None]:
     shown = written(content, f"signal {name!r}")
-    return Want("send_signal", lambda ctx, hear: ctx.send_signal(run, name, shown, hear), _same)
+    return Want("send_signal", lambda ctx: ctx.send_signal(run, name, shown), _same)
 
 
 def approval(name: str, of: Any, expires: Time | None, wait: Time | None) -> Want[Answer]:
     shown = None if of is None else written(of, f"approval {name!r}")
     return Want(
         "approval",
-        lambda ctx, hear: ctx.approval(name, shown, seconds(expires), seconds(wait), hear),
+        lambda ctx: ctx.approval(name, shown, seconds(expires), seconds(wait)),
         lambda said: Answer(*said),
     )
 
@@ -134,7 +134,7 @@ def _child(agent: Agent[..., R], name: str | None, args: tuple[Any, ...], kwargs
         raise BadUse(f"{agent!r} is no agent: decorate it with @dalsegno.agent")
     given = agent.write_input(args, kwargs)
     hint = agent.signature.hint("return")
-    return Want("child", lambda ctx, hear: ctx.child(agent.name, given, name, hear), _same, hint)
+    return Want("child", lambda ctx: ctx.child(agent.name, given, name), _same, hint)
 
 
 def child_as(name: str, agent: Agent[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Want[R]:
@@ -149,12 +149,12 @@ def conversation(name: str, of: type[SaidT]) -> Want[SaidT]:
             found[name]._take_all(messages)
         return cast(SaidT, found[name])
 
-    return Want("conversation", lambda ctx, hear: ctx.conversation(name, hear), then, list[Any])
+    return Want("conversation", lambda ctx: ctx.conversation(name), then, list[Any])
 
 
 def message(said: Said, message: Any) -> Want[None]:
     text, read_back = said.written(message)
-    return Want("append", lambda ctx, hear: ctx.message(said.name, text, hear), lambda _: said._take(text, read_back))
+    return Want("append", lambda ctx: ctx.message(said.name, text), lambda _: said._take(text, read_back))
 
 
 def checkpoint(
@@ -168,26 +168,26 @@ def checkpoint(
     shown, held, released = written(state, f"checkpoint {name!r}"), list(holding), list(releasing)
     return Want(
         "checkpoint",
-        lambda ctx, hear: ctx.checkpoint(name, shown, progress, pinned, held, released, hear),
+        lambda ctx: ctx.checkpoint(name, shown, progress, pinned, held, released),
         _same,
     )
 
 
 def now() -> Want[datetime.datetime]:
     # In whole microseconds: a float would not tell them apart.
-    return Want("now", lambda ctx, hear: ctx.now(hear), lambda us: _EPOCH + datetime.timedelta(microseconds=us))
+    return Want("now", lambda ctx: ctx.now(), lambda us: _EPOCH + datetime.timedelta(microseconds=us))
 
 
 def random() -> Want[float]:
-    return Want("random", lambda ctx, hear: ctx.random(hear), lambda number: (number >> 11) / (1 << 53))
+    return Want("random", lambda ctx: ctx.random(), lambda number: (number >> 11) / (1 << 53))
 
 
 def uuid4() -> Want[uuid.UUID]:
-    return Want("uuid4", lambda ctx, hear: ctx.uuid(hear), uuid.UUID)
+    return Want("uuid4", lambda ctx: ctx.uuid(), uuid.UUID)
 
 
 def patched(change: str) -> Want[bool]:
-    return Want("patched", lambda ctx, hear: ctx.patched(change, hear), _same)
+    return Want("patched", lambda ctx: ctx.patched(change), _same)
 
 
 class PlanStep(Generic[P, R_co]):
@@ -221,4 +221,4 @@ class PlanStep(Generic[P, R_co]):
             now, wanted = ("async", "plain") if self.is_async else ("plain", "async")
             raise BadUse(f"plan step {self.name!r} is {now}, and agent {found.execution.agent!r} is {wanted}")
         body = Body(self.name, lambda: self.code(*args, **kwargs), signature=self.signature)
-        return cast(R_co, make(found, body, lambda ctx, hear: ctx.plan(self.name, hear)))
+        return cast(R_co, make(found, body, lambda ctx: ctx.plan(self.name)))

@@ -25,7 +25,7 @@ import re
 import sys
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sized
 from types import CodeType, FrameType
 from typing import Any
 
@@ -55,7 +55,11 @@ class Tasks:
         self.loop = loop
         self.all: weakref.WeakSet[AnyTask] = weakref.WeakSet()
         self.waiters: weakref.WeakSet[asyncio.Future[None]] = weakref.WeakSet()
+        self.is_left = False
+        """The run goes on without them."""
         self._execution: Execution | None = None
+        # Private, and there since the beginning of asyncio. A loop without it counts as busy.
+        self._ready: Sized | None = getattr(loop, "_ready", None)
         self._looks = False
         self._changed = False
         self._said = False
@@ -80,8 +84,7 @@ class Tasks:
         What comes from outside, as a timer or a socket, is not seen before it has a turn. So it has one every now and
         then, also beside steps that never wait.
         """
-        # Private, and there since the beginning of asyncio. A loop without it counts as busy.
-        ready = getattr(self.loop, "_ready", None)
+        ready = self._ready
         if ready is None or len(ready) > self._looks:
             return False
         return time.monotonic() - self._turned < KEPT_AT_MOST
@@ -107,6 +110,7 @@ class Tasks:
 
     def leave(self) -> None:
         """Cancels all of them: the run is left."""
+        self.is_left = True
         for task in list(self.all):
             task.cancel()
 

@@ -13,7 +13,7 @@ from ._calls import Signature, check_function, is_async, name_of, wants_key, wra
 from ._dalsegno import Call, Manner
 from ._errors import BadUse, NotSerialisable
 from ._frames import PLACE, Execution, Frame, frame
-from ._perform import UNKNOWN, Body, Ear, Probe, StepCall, perform, result_of
+from ._perform import UNKNOWN, Body, Probe, StepCall, perform, result_of
 from ._times import Time, seconds
 
 P = ParamSpec("P")
@@ -100,7 +100,8 @@ class Tool(Generic[P, R_co]):
         place.check()
         if (place.execution.tasks is not None) is not self.is_async:
             raise self._in_the_wrong_agent(place.execution)
-        return cast(R_co, self._step(place, args, kwargs, self.code))
+        made: R_co = self._step(place, args, kwargs, self.code)
+        return made
 
     def _in_the_wrong_agent(self, execution: Execution) -> BadUse:
         if self.is_async:
@@ -120,7 +121,7 @@ class Tool(Generic[P, R_co]):
             kwargs = {**kwargs, "key": key}
         return self.code(*args, **kwargs)
 
-    def _step(self, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any], code: Callable[..., Any]) -> Any:
+    def _step(self, found: Frame, args: tuple[Any, ...], kwargs: dict[str, Any], code: Callable[..., Any]) -> Any:
         if self.wants_key and "key" in kwargs:
             raise BadUse(f"tool {self.name!r} was given a key: in a run it is given its own")
         try:
@@ -132,11 +133,10 @@ class Tool(Generic[P, R_co]):
 
         tasks = found.execution.tasks
         if tasks is not None:
-            ear = Ear(tasks)
-            step = found.ctx.call(self.name, self.manner, written, ear)
+            step = found.ctx.call(self.name, self.manner, written)
             # If it is recorded, nothing has to be made ready to do it.
             body = functools.partial(_Doing, self, args, kwargs, code)
-            return StepCall(found, self.name, step, ear, self.signature.result, body, None)
+            return StepCall(found, self.name, step, tasks, self.signature.result, body, None)
         told = found.ctx.call_here(self.name, self.manner, written)
         if told[0] == "done":
             return result_of(found, self.name, self.signature.result, told[1])

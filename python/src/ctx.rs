@@ -91,26 +91,20 @@ impl PyCtx {
         }
     }
 
-    fn step<F>(&self, py: Python<'_>, hear: Option<Py<PyAny>>, make: F) -> PyResult<PyStep>
+    fn step<F>(&self, py: Python<'_>, make: F) -> PyResult<PyStep>
     where
         F: FnOnce(&Arc<Link>) -> BoxFuture<'static, Result<Value>>,
     {
-        self.step_within(py, hear, false, make)
+        self.step_within(py, false, make)
     }
 
     /// The same; it may have a time limit.
-    fn step_within<F>(
-        &self,
-        py: Python<'_>,
-        hear: Option<Py<PyAny>>,
-        has_limit: bool,
-        make: F,
-    ) -> PyResult<PyStep>
+    fn step_within<F>(&self, py: Python<'_>, has_limit: bool, make: F) -> PyResult<PyStep>
     where
         F: FnOnce(&Arc<Link>) -> BoxFuture<'static, Result<Value>>,
     {
         self.check(py)?;
-        let link = Link::new(&self.port, hear, has_limit);
+        let link = Link::new(&self.port, has_limit);
         let making = make(&link);
         Ok(PyStep::new(link, making))
     }
@@ -243,16 +237,9 @@ impl PyCtx {
     }
 
     /// A call of a model or a tool.
-    fn call(
-        &self,
-        py: Python<'_>,
-        name: &str,
-        manner: &Manner,
-        input: &str,
-        hear: Option<Py<PyAny>>,
-    ) -> PyResult<PyStep> {
+    fn call(&self, py: Python<'_>, name: &str, manner: &Manner, input: &str) -> PyResult<PyStep> {
         let input = failures::raw(input)?;
-        self.step_within(py, hear, manner.timeout.is_some(), |link| {
+        self.step_within(py, manner.timeout.is_some(), |link| {
             let mut step = match manner.is_model {
                 true => self.ctx.model(name),
                 false => self.ctx.tool(name),
@@ -288,59 +275,41 @@ impl PyCtx {
         manner: &Manner,
         input: &str,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        self.call(py, name, manner, input, None)?.hear_first(py)
+        self.call(py, name, manner, input)?.hear_first(py)
     }
 
     /// A part of the plan, with steps of its own.
-    fn plan(&self, py: Python<'_>, name: &str, hear: Option<Py<PyAny>>) -> PyResult<PyStep> {
-        self.step(py, hear, |link| {
+    fn plan(&self, py: Python<'_>, name: &str) -> PyResult<PyStep> {
+        self.step(py, |link| {
             let link = Arc::clone(link);
             let inside = move |ctx| async move { link.inside(ctx).await };
             Box::pin(self.ctx.plan_step(name, inside))
         })
     }
 
-    fn decide(
-        &self,
-        py: Python<'_>,
-        name: &str,
-        choice: &str,
-        hear: Option<Py<PyAny>>,
-    ) -> PyResult<PyStep> {
+    fn decide(&self, py: Python<'_>, name: &str, choice: &str) -> PyResult<PyStep> {
         let choice = failures::raw(choice)?;
-        self.step(py, hear, |_| Box::pin(self.ctx.decide(name, choice)))
+        self.step(py, |_| Box::pin(self.ctx.decide(name, choice)))
     }
 
-    fn event(
-        &self,
-        py: Python<'_>,
-        kind: &str,
-        content: &str,
-        hear: Option<Py<PyAny>>,
-    ) -> PyResult<PyStep> {
+    fn event(&self, py: Python<'_>, kind: &str, content: &str) -> PyResult<PyStep> {
         let content = failures::raw(content)?;
-        self.step(py, hear, |_| {
+        self.step(py, |_| {
             let event = self.ctx.event(kind, &content);
             Box::pin(async move { value(&event.await?) })
         })
     }
 
-    fn sleep(&self, py: Python<'_>, time: f64, hear: Option<Py<PyAny>>) -> PyResult<PyStep> {
-        self.step(py, hear, |_| {
+    fn sleep(&self, py: Python<'_>, time: f64) -> PyResult<PyStep> {
+        self.step(py, |_| {
             let sleep = self.ctx.sleep(seconds(time));
             Box::pin(async move { value(&sleep.await?) })
         })
     }
 
     /// A list with the signal in it; an empty one if none came in time.
-    fn signal(
-        &self,
-        py: Python<'_>,
-        name: &str,
-        timeout: Option<f64>,
-        hear: Option<Py<PyAny>>,
-    ) -> PyResult<PyStep> {
-        self.step(py, hear, |_| {
+    fn signal(&self, py: Python<'_>, name: &str, timeout: Option<f64>) -> PyResult<PyStep> {
+        self.step(py, |_| {
             let wait = self.ctx.signal::<Value>(name);
             Box::pin(async move {
                 let came = match timeout {
@@ -358,10 +327,9 @@ impl PyCtx {
         run: &str,
         name: &str,
         content: &str,
-        hear: Option<Py<PyAny>>,
     ) -> PyResult<PyStep> {
         let content = failures::raw(content)?;
-        self.step(py, hear, |_| {
+        self.step(py, |_| {
             let sent = self.ctx.send_signal(run, name, &content);
             Box::pin(async move { value(&sent.await?) })
         })
@@ -375,10 +343,9 @@ impl PyCtx {
         of: Option<&str>,
         expires: Option<f64>,
         wait: Option<f64>,
-        hear: Option<Py<PyAny>>,
     ) -> PyResult<PyStep> {
         let of = of.map(failures::raw).transpose()?;
-        self.step(py, hear, |_| {
+        self.step(py, |_| {
             let mut asked = self.ctx.approval(name);
             if let Some(of) = &of {
                 asked = asked.of(of);
@@ -406,10 +373,9 @@ impl PyCtx {
         agent: &str,
         input: &str,
         name: Option<&str>,
-        hear: Option<Py<PyAny>>,
     ) -> PyResult<PyStep> {
         let input = failures::raw(input)?;
-        self.step(py, hear, |_| {
+        self.step(py, |_| {
             let mut child = self.ctx.child::<Value, _>(agent, &input);
             if let Some(name) = name {
                 child = child.named(name);
@@ -419,14 +385,9 @@ impl PyCtx {
     }
 
     /// What was said in a conversation before this turn: a list.
-    fn conversation(
-        &self,
-        py: Python<'_>,
-        name: String,
-        hear: Option<Py<PyAny>>,
-    ) -> PyResult<PyStep> {
+    fn conversation(&self, py: Python<'_>, name: String) -> PyResult<PyStep> {
         let ctx = self.ctx.clone();
-        self.step(py, hear, |_| {
+        self.step(py, |_| {
             Box::pin(async move {
                 let said = ctx.conversation(&name).await?.messages();
                 value(&said.iter().map(|message| &**message).collect::<Vec<_>>())
@@ -435,15 +396,9 @@ impl PyCtx {
     }
 
     /// Says something in a conversation.
-    fn message(
-        &self,
-        py: Python<'_>,
-        name: String,
-        message: &str,
-        hear: Option<Py<PyAny>>,
-    ) -> PyResult<PyStep> {
+    fn message(&self, py: Python<'_>, name: String, message: &str) -> PyResult<PyStep> {
         let (ctx, message) = (self.ctx.clone(), failures::raw(message)?);
-        self.step(py, hear, |_| {
+        self.step(py, |_| {
             Box::pin(async move {
                 let conversation = ctx.conversation(&name).await?;
                 value(&conversation.push(&ctx, &message).await?)
@@ -458,22 +413,15 @@ impl PyCtx {
         name: &str,
         by: Option<&str>,
         order: &Order,
-        hear: Option<Py<PyAny>>,
     ) -> PyResult<PyStep> {
         self.check(py)?;
         let made = order.in_run(py, &self.ctx, name, by)?;
-        self.step(py, hear, |_| made)
+        self.step(py, |_| made)
     }
 
     /// The vectors of some texts: a list, in hex.
-    fn embed(
-        &self,
-        py: Python<'_>,
-        embedder: &PyEmbedder,
-        texts: Vec<String>,
-        hear: Option<Py<PyAny>>,
-    ) -> PyResult<PyStep> {
-        self.step(py, hear, |_| embedder.in_run(&self.ctx, texts))
+    fn embed(&self, py: Python<'_>, embedder: &PyEmbedder, texts: Vec<String>) -> PyResult<PyStep> {
+        self.step(py, |_| embedder.in_run(&self.ctx, texts))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -486,10 +434,9 @@ impl PyCtx {
         pinned: bool,
         holding: Vec<Held>,
         releasing: Vec<Held>,
-        hear: Option<Py<PyAny>>,
     ) -> PyResult<PyStep> {
         let state = failures::raw(state)?;
-        self.step(py, hear, |_| {
+        self.step(py, |_| {
             let mut checkpoint = self.ctx.checkpoint(name, &state);
             if let Some((at, of)) = progress {
                 checkpoint = checkpoint.step(at, of);
@@ -507,29 +454,29 @@ impl PyCtx {
         })
     }
 
-    fn now(&self, py: Python<'_>, hear: Option<Py<PyAny>>) -> PyResult<PyStep> {
-        self.step(py, hear, |_| {
+    fn now(&self, py: Python<'_>) -> PyResult<PyStep> {
+        self.step(py, |_| {
             let now = self.ctx.now();
             Box::pin(async move { value(&now.await?) })
         })
     }
 
-    fn random(&self, py: Python<'_>, hear: Option<Py<PyAny>>) -> PyResult<PyStep> {
-        self.step(py, hear, |_| {
+    fn random(&self, py: Python<'_>) -> PyResult<PyStep> {
+        self.step(py, |_| {
             let random = self.ctx.random();
             Box::pin(async move { value(&random.await?) })
         })
     }
 
-    fn uuid(&self, py: Python<'_>, hear: Option<Py<PyAny>>) -> PyResult<PyStep> {
-        self.step(py, hear, |_| {
+    fn uuid(&self, py: Python<'_>) -> PyResult<PyStep> {
+        self.step(py, |_| {
             let uuid = self.ctx.uuid();
             Box::pin(async move { value(&uuid.await?) })
         })
     }
 
-    fn patched(&self, py: Python<'_>, change: &str, hear: Option<Py<PyAny>>) -> PyResult<PyStep> {
-        self.step(py, hear, |_| {
+    fn patched(&self, py: Python<'_>, change: &str) -> PyResult<PyStep> {
+        self.step(py, |_| {
             let patched = self.ctx.patched(change);
             Box::pin(async move { value(&patched.await?) })
         })

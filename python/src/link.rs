@@ -17,7 +17,7 @@
 //! that is being polled with the interpreter's lock in hand.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -63,8 +63,9 @@ pub enum Answer {
 /// Between a step in Python and in the library.
 pub struct Link {
     port: Arc<Port>,
-    /// What to call, on any thread, when there is something to hear; `None` for who waits on a thread.
-    hear: Option<Py<PyAny>>,
+    /// What to call, on any thread, when there is something to hear; nothing for who waits on a thread, or does not
+    /// wait yet.
+    ear: OnceLock<Py<PyAny>>,
     /// It races with a time, which the driver has to be woken by.
     has_limit: bool,
     /// The library's step, until it has ended or the run was left.
@@ -90,10 +91,10 @@ struct State {
 }
 
 impl Link {
-    pub fn new(port: &Arc<Port>, hear: Option<Py<PyAny>>, has_limit: bool) -> Arc<Link> {
+    pub fn new(port: &Arc<Port>, has_limit: bool) -> Arc<Link> {
         Arc::new(Link {
             port: Arc::clone(port),
-            hear,
+            ear: OnceLock::new(),
             has_limit,
             step: Mutex::default(),
             state: Mutex::default(),
@@ -121,18 +122,18 @@ impl Link {
 
     /// Wakes who is to hear something.
     fn notify(self: &Arc<Self>) {
-        match (&self.hear, self.port.bell()) {
+        match (self.ear.get(), self.port.bell()) {
             (None, _) => self.told.notify_all(),
             (Some(_), Some(bell)) => bell.ring(Arc::clone(self)),
             // If the interpreter is gone, so is who would hear.
-            (Some(hear), None) => drop(crate::gate::attach(|py| hear.call0(py))),
+            (Some(ear), None) => drop(crate::gate::attach(|py| ear.call0(py))),
         }
     }
 
     /// Tells who waits on the loop, which is where this is.
     pub fn wake_ear(&self, py: Python<'_>) -> PyResult<()> {
-        match &self.hear {
-            Some(hear) => hear.call_method0(py, intern!(py, "wake")).map(drop),
+        match self.ear.get() {
+            Some(ear) => ear.call_method0(py, intern!(py, "wake")).map(drop),
             None => Ok(()),
         }
     }
@@ -444,6 +445,12 @@ impl PyStep {
     fn heard<'py>(&self, py: Python<'py>, idle: bool) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let told = py.detach(|| self.link.look(idle));
         told.map(|told| self.to_python(py, told)).transpose()
+    }
+
+    /// What to call from now on when there is something to hear. What there was before is to be looked for.
+    fn heard_by(&self, ear: Py<PyAny>) {
+        // Who waits for it is one, and has one ear.
+        let _first = self.link.ear.set(ear);
     }
 
     /// What it was to do is done, and this is its result. Who `hears` waits for what becomes of that.
