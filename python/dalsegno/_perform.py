@@ -421,9 +421,7 @@ class _Performance:
             PLACE.reset(token)
 
 
-def make(
-    frame: Frame, body: Body, step: Callable[[Ctx], Step], then: Callable[[Any], T] | None = None
-) -> Any:
+def make(frame: Frame, body: Body, step: Callable[[Ctx], Step], then: Callable[[Any], T] | None = None) -> Any:
     """Makes a step: its result in a plain agent, something to await in an async one."""
     tasks = frame.execution.tasks
     if tasks is not None:

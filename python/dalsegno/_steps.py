@@ -52,9 +52,7 @@ class Answer(NamedTuple):
 class Want(Generic[T]):
     """A step that is wanted."""
 
-    def __init__(
-        self, what: str, step: Callable[[Ctx], Step], then: Callable[[Any], T], hint: Any = Any
-    ) -> None:
+    def __init__(self, what: str, step: Callable[[Ctx], Step], then: Callable[[Any], T], hint: Any = Any) -> None:
         self.what = what
         self.step = step
         self.then = then
