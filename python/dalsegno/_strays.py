@@ -8,10 +8,10 @@ Only what is started in the code of a run is touched, and nothing inside of a st
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ._frames import PLACE, Frame
@@ -35,7 +35,7 @@ def install() -> None:
         return
     _is_installed = True
     start = threading.Thread.start
-    submit: Any = concurrent.futures.ThreadPoolExecutor.submit
+    submit: Any = ThreadPoolExecutor.submit
 
     @functools.wraps(start)
     def start_stray(self: threading.Thread) -> None:
@@ -57,4 +57,4 @@ def install() -> None:
             _submitting.now = False
 
     threading.Thread.start = start_stray  # type: ignore[method-assign]
-    concurrent.futures.ThreadPoolExecutor.submit = submit_stray  # type: ignore[method-assign]
+    ThreadPoolExecutor.submit = submit_stray  # type: ignore[method-assign]

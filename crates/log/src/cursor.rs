@@ -24,7 +24,7 @@ use crate::segment::{self, checksum_text};
 pub(crate) const NUMBER_LIMIT: u64 = 1 << 62;
 /// The first read of a cursor; often only the first frame is wanted.
 const FIRST_CHUNK_BYTES: usize = 4 * 1024;
-const CHUNK_BYTES: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// What the next frame has to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

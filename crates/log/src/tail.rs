@@ -11,7 +11,8 @@ use crate::error::Damage;
 use crate::frame::{self, ALIGN, HEADER_BYTES, PlaceSeed};
 use crate::fs::FsFile;
 
-const CHUNK_BYTES: usize = 256 * 1024;
+/// What is read is looked at once, and stays close to the processor.
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// What to do about bytes that are no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

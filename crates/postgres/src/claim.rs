@@ -8,6 +8,8 @@
 //! Invariant: rows are locked without waiting (`SKIP LOCKED`), first those of `claimable`, then those
 //! of `stream`: claims of many workers are not in each other's way, and nobody waits in a circle.
 
+use std::sync::Arc;
+
 use dalsegno_store::{Claim, Lease, StoreError, StreamId, engine};
 use tokio_postgres::types::ToSql;
 
@@ -23,7 +25,10 @@ const HOLDERS: &str = include_str!("sql/holders_of.sql");
 
 impl Inner {
     /// Takes runs that may go on now.
-    pub async fn claim(&self, claim: &Claim) -> Result<Vec<(StreamId, Lease)>, StoreError> {
+    pub async fn claim(
+        self: &Arc<Self>,
+        claim: &Claim,
+    ) -> Result<Vec<(StreamId, Lease)>, StoreError> {
         engine::check_name(&claim.owner)?;
         if claim.limit == 0 {
             return Ok(Vec::new());
@@ -51,7 +56,7 @@ impl Inner {
     }
 
     async fn claim_from(
-        &self,
+        self: &Arc<Self>,
         claim: &Claim,
         queue: &str,
         limit: usize,
@@ -75,6 +80,8 @@ impl Inner {
             self.pool.give_back(lent);
             return Ok(Vec::new());
         }
+        let ready = Arc::clone(self);
+        tokio::spawn(async move { ready.be_ready_to_send().await });
         let lock = lent.conn.statement(LOCK_FREE).await?;
         let holders = lent.conn.statement(HOLDERS).await?;
         let lock_params: [&(dyn ToSql + Sync); 1] = [&streams];

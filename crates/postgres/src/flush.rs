@@ -118,6 +118,26 @@ impl Inner {
         }
     }
 
+    /// Connects before there is something to send: who takes a run is about to write to it.
+    pub async fn be_ready_to_send(&self) {
+        let line = self.line();
+        if let Ok(mut line) = line.try_lock()
+            && line.is_none()
+        {
+            // If it fails, it is tried again when it is needed.
+            *line = self.open_line().await.ok();
+        }
+    }
+
+    async fn open_line(&self) -> Result<Conn, Trouble> {
+        let mut opened = Conn::open(&self.pool.address).await?;
+        // Who sends from elsewhere uses what is prepared.
+        for sql in SAVES {
+            opened.statement(sql).await?;
+        }
+        Ok(opened)
+    }
+
     /// Sends a batch once. What is answered for leaves it.
     async fn try_send(
         &self,
@@ -127,14 +147,7 @@ impl Inner {
     ) -> Result<(), Trouble> {
         let connected = match conn.as_mut().filter(|conn| !conn.client.is_closed()) {
             Some(connected) => connected,
-            None => {
-                let mut opened = Conn::open(&self.pool.address).await?;
-                // Who sends from elsewhere uses what is prepared.
-                for sql in SAVES {
-                    opened.statement(sql).await?;
-                }
-                conn.insert(opened)
-            }
+            None => conn.insert(self.open_line().await?),
         };
         let writing = Writing::new(&batch.saves, &batch.pieces, self.options.now_us());
         let rows = connected.query(writing.sql(), &writing.params()).await?;

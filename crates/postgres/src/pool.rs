@@ -5,13 +5,39 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
 use crate::error::Trouble;
 use crate::options::Address;
+
+/// Who finds no connection waits so long for one to come back before another is made: that takes longer than most
+/// statements.
+const A_MOMENT: Duration = Duration::from_millis(2);
+
+/// How the server is to go about our statements.
+const SETTINGS: [&str; 7] = [
+    // Every statement has an index, in the order that it needs. A plan that was made while the
+    // tables were small, or while nothing was known of them, must not read them whole, nor
+    // gather all that fits to sort it. Sorting itself is allowed: of some rows that are asked
+    // for by number, it is the better way.
+    "SET enable_seqscan TO off",
+    "SET enable_bitmapscan TO off",
+    "SET enable_mergejoin TO off",
+    "SET max_parallel_workers_per_gather TO 0",
+    // Making a plan takes longer than most of these statements, and there is only one good one
+    // for each, whatever its parameters are. Who chose otherwise in the address is heard.
+    "SELECT set_config('plan_cache_mode', 'force_generic_plan', false)
+     WHERE current_setting('plan_cache_mode') = 'auto'",
+    // Compiling a plan takes far longer than any of these statements.
+    "SET jit TO off",
+    // A client that vanishes without a word must not hold its locks until the server's
+    // network notices. No transaction of ours waits for anything but the database.
+    "SET idle_in_transaction_session_timeout TO 30000",
+];
 
 /// A connection.
 #[derive(Debug)]
@@ -34,28 +60,15 @@ impl Conn {
             "SET search_path TO {}; SET default_transaction_isolation TO 'read committed'",
             address.schema
         );
+        // In one go; and one by one if the server, a relative of PostgreSQL, does not know all of them: then it
+        // needs none of those.
+        let all = format!("{path}; {}", SETTINGS.join("; "));
+        match conn.client.batch_execute(&all).await {
+            Err(e) if e.as_db_error().is_some() => {}
+            told => return told.map(|()| conn),
+        }
         conn.client.batch_execute(&path).await?;
-        // A server that does not know one of these needs none.
-        let settings = [
-            // Every statement has an index, in the order that it needs. A plan that was made while the
-            // tables were small, or while nothing was known of them, must not read them whole, nor
-            // gather all that fits to sort it. Sorting itself is allowed: of some rows that are asked
-            // for by number, it is the better way.
-            "SET enable_seqscan TO off",
-            "SET enable_bitmapscan TO off",
-            "SET enable_mergejoin TO off",
-            "SET max_parallel_workers_per_gather TO 0",
-            // Making a plan takes longer than most of these statements, and there is only one good one
-            // for each, whatever its parameters are. Who chose otherwise in the address is heard.
-            "SELECT set_config('plan_cache_mode', 'force_generic_plan', false)
-             WHERE current_setting('plan_cache_mode') = 'auto'",
-            // Compiling a plan takes far longer than any of these statements.
-            "SET jit TO off",
-            // A client that vanishes without a word must not hold its locks until the server's
-            // network notices. No transaction of ours waits for anything but the database.
-            "SET idle_in_transaction_session_timeout TO 30000",
-        ];
-        for setting in settings {
+        for setting in SETTINGS {
             match conn.client.batch_execute(setting).await {
                 Err(e) if e.as_db_error().is_none() => return Err(e),
                 _ => {}
@@ -113,6 +126,9 @@ impl Conn {
 pub(crate) struct Pool {
     pub address: Address,
     idle: Mutex<Vec<Conn>>,
+    /// One has come back.
+    back: Notify,
+    connections: usize,
     permits: Arc<Semaphore>,
 }
 
@@ -124,10 +140,13 @@ pub(crate) struct Lent {
 }
 
 impl Pool {
-    pub fn new(address: Address, connections: usize) -> Pool {
+    /// At most so many connections, of which there is one already.
+    pub fn new(address: Address, connections: usize, first: Conn) -> Pool {
         Pool {
             address,
-            idle: Mutex::default(),
+            idle: Mutex::new(vec![first]),
+            back: Notify::new(),
+            connections,
             permits: Arc::new(Semaphore::new(connections)),
         }
     }
@@ -136,18 +155,17 @@ impl Pool {
     pub async fn lend(&self) -> Result<Lent, Trouble> {
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.map_err(|_| Trouble::Store(dalsegno_store::StoreError::Closed))?;
-        loop {
-            let idle = self.idle().pop();
-            match idle {
-                Some(conn) if conn.client.is_closed() => {}
-                Some(conn) => {
-                    return Ok(Lent {
-                        conn,
-                        _permit: permit,
-                    });
-                }
-                None => break,
-            }
+        let mut idle = self.take_idle();
+        if idle.is_none() && self.permits.available_permits() + 1 < self.connections {
+            // Others have some.
+            let waits = tokio::time::timeout(A_MOMENT, self.until_one_is_back()).await;
+            idle = waits.ok();
+        }
+        if let Some(conn) = idle {
+            return Ok(Lent {
+                conn,
+                _permit: permit,
+            });
         }
         // That there is no connection says nothing about what was asked.
         let conn = Conn::open(&self.address).await;
@@ -165,6 +183,22 @@ impl Pool {
     pub fn give_back(&self, lent: Lent) {
         let Lent { conn, _permit } = lent;
         self.idle().push(conn);
+        self.back.notify_one();
+    }
+
+    fn take_idle(&self) -> Option<Conn> {
+        let mut idle = self.idle();
+        idle.retain(|conn| !conn.client.is_closed());
+        idle.pop()
+    }
+
+    async fn until_one_is_back(&self) -> Conn {
+        loop {
+            self.back.notified().await;
+            if let Some(conn) = self.take_idle() {
+                return conn;
+            }
+        }
     }
 
     /// Lets all connections go.

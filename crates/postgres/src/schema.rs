@@ -61,24 +61,22 @@ fn told(trouble: Trouble) -> StoreError {
     }
 }
 
-async fn setting(conn: &mut Conn, sql: &'static str) -> Result<String, Trouble> {
-    let rows = conn.query(sql, &[]).await?;
-    // A relative of PostgreSQL may not know it.
-    let value = rows.first().and_then(|row| row.get::<_, Option<String>>(0));
-    Ok(value.unwrap_or_default())
-}
-
 async fn check_server(conn: &mut Conn) -> Result<(), Trouble> {
-    let version = setting(conn, "SELECT current_setting('server_version_num')").await?;
-    check_version(&version)?;
-    for (sql, name) in [
-        (
-            "SELECT current_setting('synchronous_commit', true)",
-            "synchronous_commit",
-        ),
-        ("SELECT current_setting('fsync', true)", "fsync"),
-    ] {
-        if setting(conn, sql).await? == "off" {
+    let rows = conn
+        .query(
+            "SELECT current_setting('server_version_num'), current_setting('synchronous_commit', true),
+                 current_setting('fsync', true)",
+            &[],
+        )
+        .await?;
+    // A relative of PostgreSQL may not know one of them.
+    let setting = |at: usize| {
+        let value = rows.first().and_then(|row| row.get::<_, Option<&str>>(at));
+        value.unwrap_or_default()
+    };
+    check_version(setting(0))?;
+    for (at, name) in [(1, "synchronous_commit"), (2, "fsync")] {
+        if setting(at) == "off" {
             return Err(Trouble::Store(StoreError::Backend(format!(
                 "PostgreSQL has {name} = off, so that it could lose what it has acknowledged: \
                  set it to on for this user or server"

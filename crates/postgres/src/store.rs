@@ -90,6 +90,10 @@ impl Inner {
         let last = self.memory().position;
         let sent = tokio::time::timeout(CLOSING, self.durable(last)).await;
         let given_up = tokio::time::timeout(CLOSING, self.give_up_leases()).await;
+        if self.options.notifications && matches!(given_up, Ok(Ok(()))) {
+            // What was given up may go on elsewhere.
+            drop(tokio::time::timeout(CLOSING, wake::notify_once(self)).await);
+        }
         self.memory().closed = true;
         self.moved.notify_waiters();
         self.changed.notify_waiters();
@@ -142,15 +146,16 @@ impl PostgresStore {
         let (done, prepared) = std::sync::mpsc::channel();
         let (asked, existing_only) = (address.clone(), options.existing_only);
         runtime.spawn(async move {
-            let prepared = schema::prepare(&asked, existing_only).await;
-            drop(done.send(prepared.map(drop)));
+            drop(done.send(schema::prepare(&asked, existing_only).await));
         });
-        let prepared = prepared.recv().unwrap_or(Err(StoreError::Closed));
-        if let Err(e) = prepared {
-            runtime.shutdown_background();
-            return Err(e);
-        }
-        let pool = Pool::new(address.clone(), options.connections);
+        let first = match prepared.recv().unwrap_or(Err(StoreError::Closed)) {
+            Ok(first) => first,
+            Err(e) => {
+                runtime.shutdown_background();
+                return Err(e);
+            }
+        };
+        let pool = Pool::new(address.clone(), options.connections, first);
         let inner = Arc::new(Inner::new(pool, options.clone()));
         runtime.spawn(flush::flush(Arc::clone(&inner)));
         if options.notifications {

@@ -15,12 +15,13 @@ use tokio_postgres::AsyncMessage;
 
 use crate::error::Trouble;
 use crate::inner::{Inner, jittered};
-use crate::pool::Conn;
 
 /// At least so long passes between two notifications.
 const BETWEEN: Duration = Duration::from_millis(5);
 /// After so long a server that cannot do something is asked again.
 const CANNOT: Duration = Duration::from_secs(60);
+/// Who opens a store looks by itself first, and has the server's attention for that.
+const AFTER_OPENING: Duration = Duration::from_millis(25);
 const SNAPSHOT: &str = "SELECT pg_current_snapshot()::text";
 
 fn channel(inner: &Inner) -> String {
@@ -29,27 +30,30 @@ fn channel(inner: &Inner) -> String {
 
 /// Says to others that something has happened, until the store is closed.
 pub(crate) async fn notify(inner: Arc<Inner>) {
-    let mut conn: Option<Conn> = None;
     loop {
         inner.news.notified().await;
-        if conn.as_ref().is_none_or(|conn| conn.client.is_closed()) {
-            conn = Conn::open(&inner.pool.address).await.ok();
-        }
-        if let Some(conn) = &conn {
-            let sql = format!("NOTIFY {}, '{}'", channel(&inner), inner.handle);
-            // Who does not hear it looks.
-            drop(conn.client.batch_execute(&sql).await);
-        }
         if inner.memory().closed {
             return;
         }
+        notify_once(&inner).await;
         tokio::time::sleep(BETWEEN).await;
+    }
+}
+
+/// Says it once. Who does not hear it looks.
+pub(crate) async fn notify_once(inner: &Inner) {
+    let sql = format!("NOTIFY {}, '{}'", channel(inner), inner.handle);
+    if let Ok(lent) = inner.pool.lend().await
+        && lent.conn.say(&sql).await.is_ok()
+    {
+        inner.pool.give_back(lent);
     }
 }
 
 /// Hears what others say, and connects again when the connection is lost.
 pub(crate) async fn listen(inner: Arc<Inner>) {
     let mut backoff = inner.backoff();
+    tokio::time::sleep(AFTER_OPENING).await;
     while !inner.memory().closed {
         match listen_once(&inner).await {
             Ok(()) => {

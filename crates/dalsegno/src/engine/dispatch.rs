@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Runs until the engine is gone or closes.
 pub(crate) async fn dispatch(engine: Weak<Engine>) {
-    let mut renewed_us = 0;
+    let mut renewed_us = None;
     loop {
         let Some(engine) = engine.upgrade() else {
             return;
@@ -42,21 +42,23 @@ pub(crate) async fn dispatch(engine: Weak<Engine>) {
             Some(_) if closing => u64::MAX,
             Some(_) => engine.fire_timers_of_residents(now_us).await,
         };
-        engine.take_letters().await;
         let mut until_us = next_us.min(now_us + LONGEST.as_micros() as u64);
         if let (Some(claims), false) = (&engine.claims, closing) {
             until_us = until_us.min(engine.claim(claims, now_us).await);
         }
+        engine.take_letters().await;
+        // What is held was taken since this began.
+        let renewed_us = renewed_us.get_or_insert(now_us);
         let renew_every = engine.limits.lease_us() / 3;
-        if now_us >= renewed_us + renew_every {
-            renewed_us = now_us;
+        if now_us >= *renewed_us + renew_every {
+            *renewed_us = now_us;
             engine.renew_leases().await;
         }
         if let Some(every) = engine.limits.mailbox_every {
             until_us = until_us.min(now_us + every.as_micros() as u64);
         }
         if engine.has_residents() {
-            until_us = until_us.min(renewed_us + renew_every);
+            until_us = until_us.min(*renewed_us + renew_every);
         }
         let until_us = until_us.max(now_us + 1);
         engine.hub().looks_at_us = until_us;
