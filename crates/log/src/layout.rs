@@ -330,3 +330,10 @@ pub(crate) fn has_content(file: &dyn FsFile, rewritten: bool) -> io::Result<bool
     // What was rewritten has content, or had.
     Ok(rewritten || tail::any_nonzero(file, segment::HEADER_BYTES)?)
 }
+
+/// Whether anything was written where a segment begins, which is where the first write to it began.
+pub(crate) fn starts_with_content(file: &dyn FsFile, rewritten: bool) -> io::Result<bool> {
+    let mut start = vec![0; 4096];
+    let got = file.read_full(&mut start, segment::HEADER_BYTES)?;
+    Ok(rewritten || start[..got].iter().any(|byte| *byte != 0))
+}

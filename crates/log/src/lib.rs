@@ -46,6 +46,7 @@ mod handover;
 mod layout;
 mod log;
 mod marks;
+mod open;
 mod options;
 mod owner;
 mod park;
@@ -64,6 +65,7 @@ mod sync;
 mod tail;
 mod verify;
 mod view;
+mod walk;
 mod writer;
 
 pub use error::{
@@ -71,6 +73,7 @@ pub use error::{
     SyncError,
 };
 pub use log::Log;
+pub use open::FoundRecords;
 pub use options::Options;
 pub use owner::owner_of;
 pub use park::{Durable, may_block};

@@ -10,12 +10,11 @@ use crate::error::{
     AppendError, DropError, IoFailure, OpenError, ReadError, RewriteError, SyncError,
 };
 use crate::frame;
-use crate::fs::{Fs, LockError};
-use crate::handover::HandOver;
+use crate::fs::Fs;
 use crate::options::Options;
 use crate::park::Durable;
 use crate::reader::{Follower, Reader, Source};
-use crate::recovery::{self, Opening, Recovery};
+use crate::recovery::{self, Recovery};
 use crate::rewrite::{self, Rewritten};
 use crate::rules::Rule;
 use crate::segment;
@@ -23,9 +22,7 @@ use crate::segments::{self, SegmentInfo, SegmentReader};
 use crate::spare::Spare;
 use crate::stats::{Lag, SyncTimes};
 use crate::sync::{Arc, Mutex, lock, thread};
-use crate::writer::{WriteError, Writer};
 
-pub(crate) const LOCK_FILE: &str = "lock";
 /// Above this, the flusher starts to write out although no one waits.
 const WRITE_OUT_BYTES: usize = 1024 * 1024;
 
@@ -76,85 +73,25 @@ impl Log {
         Options::new().open(dir)
     }
 
-    pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Log, OpenError> {
-        let fs = options.fs.as_ref();
-        let failed = |e| IoFailure::new("make the folder", dir, e);
-        let make = || fs.create_dir(dir).map_err(failed);
-        // Who left a note had the folder made, durably.
-        let noted = HandOver::find(fs, dir).is_some();
-        if !noted {
-            make()?;
-        }
-        let file_lock = take_lock(fs, dir)?;
-        let opening = Opening {
-            fs,
-            dir,
-            sizes: options.segment_sizes(),
-            mutant: options.mutant,
-        };
-        let mut found = opening.recover()?;
-        let spare = Spare::new(
-            Arc::clone(&options.fs),
-            dir.to_owned(),
-            options.mutant,
-            options.threads,
-            found.spare.take(),
-        );
-        let mut segments = std::mem::take(&mut found.started);
-        let (log_id, next_lsn) = (found.log_id, found.expect.lsn);
-        let (clean, torn, ends_in_mark) = (found.clean, found.torn.take(), found.ends_in_mark);
-        let handed_over = found.handed_over;
-        if noted && !handed_over {
-            make()?;
-        }
-        let mut writer = Writer::new(
-            found,
-            dir.to_owned(),
-            options.segment_sizes(),
-            options.mutant,
-            Arc::clone(&spare),
-        );
-        if !ends_in_mark && !handed_over {
-            segments.extend(writer.write_opened().map_err(|e| match e {
-                WriteError::NoSpace(failure) | WriteError::Fatal(failure) => failure,
-            })?);
-        }
-        let recovery = Recovery {
-            first_lsn: segments.first().map_or(next_lsn, |(_, lsn)| *lsn),
-            last_lsn: next_lsn - 1,
-            epoch: writer.epoch(),
-            clean,
-            torn,
-            handed_over,
-        };
-        let threads = options.threads;
-        let shared = Arc::new(Shared::new(
-            options,
-            dir.to_owned(),
-            writer,
-            log_id,
-            next_lsn,
-            segments,
-            file_lock,
-        ));
-        let flusher = if threads {
-            let shared = Arc::clone(&shared);
-            let spawned = thread::Builder::new()
-                .name("dalsegno-flush".into())
-                .spawn(move || shared.run_flusher());
-            Some(spawned.map_err(|e| IoFailure::new("start a thread for", dir, e))?)
-        } else {
-            None
-        };
-        Ok(Log {
+    pub(crate) fn new(shared: Arc<Shared>, spare: Arc<Spare>, recovery: Recovery) -> Log {
+        Log {
             handle: Arc::new(Handle {
                 shared,
                 spare,
                 recovery,
-                flusher: Mutex::new(flusher),
+                flusher: Mutex::new(None),
                 changing: Mutex::new(BTreeSet::new()),
             }),
-        })
+        }
+    }
+
+    /// From here on closing waits for the flusher's end.
+    pub(crate) fn has_flusher(&self, flusher: thread::JoinHandle<()>) {
+        *lock(&self.handle.flusher) = Some(flusher);
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
     }
 
     /// What opening found and did.
@@ -330,7 +267,7 @@ impl Log {
         Reader::new(self.source(), lsn)
     }
 
-    fn source(&self) -> Source {
+    pub(crate) fn source(&self) -> Source {
         let shared = &self.handle.shared;
         Source {
             fs: Arc::clone(&shared.options.fs),
@@ -581,20 +518,4 @@ impl Drop for Handle {
             drop(self.close(OnFullDisk::CloseAnyway, Ending::Close));
         }
     }
-}
-
-pub(crate) fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn crate::fs::FsLock>, OpenError> {
-    let path = dir.join(LOCK_FILE);
-    let me = format!("process {}", std::process::id());
-    fs.lock(&path, &me).map_err(|e| match e {
-        LockError::Held(owner) => OpenError::Locked {
-            dir: dir.to_owned(),
-            owner: if owner.is_empty() {
-                "another process".into()
-            } else {
-                owner
-            },
-        },
-        LockError::Io(e) => IoFailure::new("lock", &path, e).into(),
-    })
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::Log;
 use crate::error::{IoFailure, OpenError};
 use crate::fs::{Fs, RealFs};
+use crate::open::{self, FoundRecords};
 use crate::rules::Mutant;
 #[cfg(feature = "mutants")]
 use crate::rules::Rule;
@@ -123,6 +124,36 @@ impl Options {
     /// The log is open elsewhere, damaged, from a newer version, or the file system failed. The
     /// files of a log that is refused are not changed.
     pub fn open(&self, dir: impl AsRef<Path>) -> Result<Log, OpenError> {
+        self.open_reading(dir, |_| ()).map(|(log, ())| log)
+    }
+
+    /// The same for who has to read the log before using it: `read` is called with the records that
+    /// were found while it is still being made certain that they are on disk, and what it gives is
+    /// given out when that is so.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("dalsegno-doc-or-{}", std::process::id()));
+    /// # let log = dalsegno_log::Log::open(&dir)?;
+    /// # log.append(b"a fact")?;
+    /// # drop(log);
+    /// let (log, first) = dalsegno_log::Options::new().open_reading(&dir, |found| {
+    ///     let mut reader = found.read_from(found.first_lsn())?;
+    ///     let record = reader.next_record()?;
+    ///     Ok::<_, dalsegno_log::ReadError>(record.map(|record| record.payload.to_vec()))
+    /// })?;
+    /// assert_eq!(first?, Some(b"a fact".to_vec()));
+    /// # drop(log);
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Options::open`]; what went wrong in `read` is for it to say.
+    pub fn open_reading<T>(
+        &self,
+        dir: impl AsRef<Path>,
+        read: impl FnOnce(&FoundRecords) -> T,
+    ) -> Result<(Log, T), OpenError> {
         let mut options = self.clone();
         options.segment_bytes = rounded(options.segment_bytes)?;
         if let Some(first) = options.first_segment_bytes {
@@ -133,7 +164,7 @@ impl Options {
                 "a bound needs the thread that holds it".into(),
             ));
         }
-        Log::open_with(&options.absolute(dir.as_ref())?, options)
+        open::open_reading(&options.absolute(dir.as_ref())?, options, read)
     }
 
     /// Opens the log in a folder for reading only, also while another process writes to it.

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::log::LOCK_FILE;
+use crate::open::LOCK_FILE;
 
 /// The process that has the log in a folder open for writing, as in `process 4711`; `None` if none
 /// has. One that was killed has not: the lock is the kernel's.

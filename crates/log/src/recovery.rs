@@ -3,12 +3,13 @@
 //! Order of work, each step safe to be interrupted and done again:
 //!
 //! 1. Take the lock.
-//! 2. Read. Any damage ends it here, before a byte was changed.
-//! 3. Save a torn tail aside, if there is room for it.
-//! 4. Unless its last user handed it over (`handover.rs`): write the last group again, and zeros over the torn tail; sync. Only from here on is it
-//!    certain that what was read is on disk.
-//! 5. Give a prepared segment its name again, for the same reason; sync the folder.
-//! 6. Remove segments that had been dropped, and half-made files.
+//! 2. Read up to the last whole batch (`walk.rs`).
+//! 3. Read what is behind it. Any damage ends it here at the latest, before a byte was changed.
+//! 4. Save a torn tail aside, if there is room for it.
+//! 5. Unless its last user handed it over (`handover.rs`): write the last group again, and zeros
+//!    over the torn tail; sync. Only from here on is it certain that what was read is on disk.
+//! 6. Give a prepared segment its name again, for the same reason; sync the folder.
+//! 7. Remove segments that had been dropped, and half-made files.
 //!
 //! Then, if the last group has records, the log appends an `Opened` mark, in a group of its own.
 //! With it on disk, every group of records found here is followed by a later one, so its loss
@@ -19,16 +20,17 @@ use std::path::{Path, PathBuf};
 
 use crate::Lsn;
 use crate::cursor::Expect;
-use crate::error::{Damage, IoFailure, OpenError};
+use crate::error::{IoFailure, OpenError};
 use crate::frame::Kind;
-use crate::fs::{Fs, FsFile, OpenMode, PlaceError, place};
+use crate::fs::{FsFile, OpenMode, PlaceError, place};
 use crate::handover::HandOver;
 use crate::layout::{self, BEFORE_THE_FIRST, Scan};
 use crate::marks::Ending;
-use crate::rules::{Mutant, Rule};
-use crate::segment::{self, SegmentSizes};
+use crate::rules::Rule;
+use crate::segment;
 use crate::spare::Prepared;
 use crate::tail::{self, Verdict};
+use crate::walk::{Opening, Walked, WalkedEnd};
 
 /// What opening a log for writing found and did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,26 +102,19 @@ pub(crate) struct Found {
     pub handed_over: bool,
 }
 
-pub(crate) struct Opening<'a> {
-    pub fs: &'a dyn Fs,
-    pub dir: &'a Path,
-    pub sizes: SegmentSizes,
-    pub mutant: Mutant,
-}
-
-impl Opening<'_> {
-    /// The steps above. The caller holds the lock.
-    pub fn recover(&self) -> Result<Found, OpenError> {
-        let numbers = layout::numbers(self.fs, self.dir)?;
-        let found = match layout::newest_run(&numbers) {
-            Some((oldest, newest)) => self.read(&numbers, oldest, newest)?,
+impl Opening {
+    /// Steps 3 to 7. The caller holds the lock.
+    pub fn settle(&self, walked: Walked) -> Result<Found, OpenError> {
+        let Walked { numbers, end } = walked;
+        let found = match end {
+            Some(end) => self.settle_end(end)?,
             None => self.fresh(self.fs.unique()),
         };
         // What a crash left of segments that had been dropped.
         for number in numbers.iter().filter(|number| **number < found.oldest) {
-            self.remove(&segment::path(self.dir, *number))?;
+            self.remove(&segment::path(&self.dir, *number))?;
         }
-        layout::remove_half_made_files(self.fs, self.dir)?;
+        layout::remove_half_made_files(self.fs.as_ref(), &self.dir)?;
         Ok(found)
     }
 
@@ -140,37 +135,16 @@ impl Opening<'_> {
         }
     }
 
-    /// `lowest` to `newest` are the files there are; some at the lower end may have been dropped.
-    fn read(&self, numbers: &[u64], lowest: u64, newest: u64) -> Result<Found, OpenError> {
-        // The last segment with anything in it; behind it there may be a prepared one.
-        let mut last = newest;
-        while last > lowest && !self.has_content(last)? {
-            last -= 1;
-        }
-        let mut scan = self.scan(last, (last == 1).then_some(BEFORE_THE_FIRST))?;
-        let mut before = None;
-        let torn_start = scan.first_lsn.is_none() && !self.is_whole(&scan);
-        if torn_start && last > lowest {
-            // The group that was to open this segment is torn. The one before must be sealed.
-            let sealed = self.scan(last - 1, None)?;
-            if !sealed.sealed() {
-                return Err(self.damaged(sealed.damage()));
-            }
-            scan = self.scan(last, sealed.at_end)?;
-            before = Some(sealed);
-        } else if scan.first_lsn.is_none() && last != 1 {
-            return Err(self.damaged(scan.damage()));
-        }
-        let oldest = before.as_ref().map_or(scan.oldest, |sealed| sealed.oldest);
-        if let Some(damage) = layout::gap(numbers, oldest) {
-            return Err(self.damaged(damage));
-        }
-        let log_id = scan.header.log_id;
-        let started = self.read_starts(log_id, oldest, last, newest)?;
+    fn settle_end(&self, end: WalkedEnd) -> Result<Found, OpenError> {
+        let WalkedEnd {
+            scan,
+            before,
+            newest,
+            oldest,
+            started,
+        } = end;
+        self.check_prepared(scan.header.number, newest)?;
         let expect = scan.at_end.unwrap_or(BEFORE_THE_FIRST);
-        if let Some(damage) = layout::beyond_reach(last, scan.end, &expect) {
-            return Err(self.damaged(damage));
-        }
         let clean = matches!(scan.last_kind, Some(Kind::Closed)) || expect == BEFORE_THE_FIRST;
         let note = self.hand_over(&scan);
         let torn = self.judge_and_cut(&scan, note.is_some())?;
@@ -187,7 +161,7 @@ impl Opening<'_> {
             clean: (clean || note.is_some()) && torn.is_none(),
             torn,
             handed_over: note.is_some(),
-            ..self.fresh(log_id)
+            ..self.fresh(scan.header.log_id)
         };
         let named = note.map_or(0, |note| note.spare);
         self.place(&mut found, scan, before, newest, named)?;
@@ -212,7 +186,7 @@ impl Opening<'_> {
             spare: 0,
         };
         let fits = |note: &HandOver| note.is_of(&end) || self.mutant.breaks(Rule::HandOverFits);
-        HandOver::find(self.fs, self.dir).filter(fits)
+        HandOver::find(self.fs.as_ref(), &self.dir).filter(fits)
     }
 
     /// Decides what takes the next group: the scanned segment, or one after it. The prepared segment
@@ -250,12 +224,12 @@ impl Opening<'_> {
         found.next_number = spare_number;
         if spare_number <= newest {
             let (file, header) =
-                layout::open_segment(self.fs, self.dir, spare_number, OpenMode::Write)?;
-            let path = segment::path(self.dir, spare_number);
+                layout::open_segment(self.fs.as_ref(), &self.dir, spare_number, OpenMode::Write)?;
+            let path = segment::path(&self.dir, spare_number);
             if header.size_bytes != self.sizes.of(spare_number) {
                 // Made for other segment sizes, or for a batch that did not come to it. Nothing was ever written into it.
                 self.remove(&path)?;
-                return self.fail("sync", self.dir, self.fs.sync_dir(self.dir));
+                return self.fail("sync", &self.dir, self.fs.sync_dir(&self.dir));
             }
             if named != spare_number && !self.mutant.breaks(Rule::NameSpareAgain) {
                 // Its name may be in the cache only. If a sync of the folder failed when it was
@@ -263,75 +237,17 @@ impl Opening<'_> {
                 let temporary = place::temporary(&path);
                 self.fail("rename", &path, self.fs.rename(&path, &temporary))?;
                 self.fail("rename", &temporary, self.fs.rename(&temporary, &path))?;
-                self.fail("sync", self.dir, self.fs.sync_dir(self.dir))?;
+                self.fail("sync", &self.dir, self.fs.sync_dir(&self.dir))?;
             }
             found.spare = Some(Prepared::new(header, file));
         }
         Ok(())
     }
 
-    /// The first LSN of every segment that has a `Start`, which is every one before `last`.
-    fn read_starts(
-        &self,
-        log_id: u64,
-        oldest: u64,
-        last: u64,
-        newest: u64,
-    ) -> Result<Vec<(u64, Lsn)>, OpenError> {
-        let mut started: Vec<(u64, Lsn)> = Vec::new();
-        for number in oldest..=newest {
-            let (file, header) = layout::open_segment(self.fs, self.dir, number, OpenMode::Read)?;
-            if header.log_id != log_id {
-                let damage = layout::foreign(number, log_id, header.log_id);
-                return Err(self.damaged(damage));
-            }
-            let path = segment::path(self.dir, number);
-            let file_bytes = self.fail("measure", &path, file.len())?;
-            if number > last
-                && let Some(damage) = layout::cut_short(&header, file_bytes, segment::HEADER_BYTES)
-            {
-                return Err(self.damaged(damage));
-            }
-            let start = layout::first_lsn(file, header, self.mutant);
-            match self.fail("read", &path, start)? {
-                Some(lsn) => layout::add_started(&mut started, number, lsn)
-                    .map_err(|damage| self.damaged(damage))?,
-                None if number < last => {
-                    let start = self.scan(number, None)?;
-                    return Err(self.damaged(start.damage()));
-                }
-                None => {}
-            }
-        }
-        Ok(started)
-    }
-
-    fn has_content(&self, number: u64) -> Result<bool, OpenError> {
-        let (file, header) = layout::open_segment(self.fs, self.dir, number, OpenMode::Read)?;
-        let path = segment::path(self.dir, number);
-        let rest = layout::has_content(file.as_ref(), header.rewritten);
-        self.fail("read", &path, rest)
-    }
-
-    fn scan(&self, number: u64, expect: Option<Expect>) -> Result<Scan, OpenError> {
-        let (file, header) = layout::open_segment(self.fs, self.dir, number, OpenMode::Write)?;
-        let path = segment::path(self.dir, number);
-        self.fail(
-            "read",
-            &path,
-            layout::scan(file, header, expect, self.mutant),
-        )
-    }
-
-    /// Whether the segment was complete when it got its name, so that nothing in it is torn.
-    fn is_whole(&self, scan: &Scan) -> bool {
-        scan.header.rewritten && !self.mutant.breaks(Rule::RewrittenIsWhole)
-    }
-
     /// Judges what follows the last whole batch; cuts it off if it is torn. Writes the last group
     /// again, unless it is known that its sync has returned.
     fn judge_and_cut(&self, scan: &Scan, handed_over: bool) -> Result<Option<TornTail>, OpenError> {
-        let path = segment::path(self.dir, scan.header.number);
+        let path = segment::path(&self.dir, scan.header.number);
         if !scan.sealed()
             && let Some(damage) = layout::cut_short(&scan.header, scan.file_bytes, scan.end)
         {
@@ -383,7 +299,7 @@ impl Opening<'_> {
         let epoch = scan.at_end.map_or(0, |expect| expect.epoch) + 1;
         let path = self.dir.join(torn_file_name(&torn, epoch));
         let from = scan.file.as_ref();
-        let saved = place::place(self.fs, self.dir, &path, self.mutant, |to| {
+        let saved = place::place(self.fs.as_ref(), &self.dir, &path, self.mutant, |to| {
             copy(from, torn.offset, torn.bytes, to)
         });
         match saved {
@@ -422,22 +338,6 @@ impl Opening<'_> {
         match self.fs.remove(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             other => self.fail("remove", path, other),
-        }
-    }
-
-    fn fail<T>(
-        &self,
-        operation: &'static str,
-        path: &Path,
-        result: io::Result<T>,
-    ) -> Result<T, OpenError> {
-        result.map_err(|e| IoFailure::new(operation, path, e).into())
-    }
-
-    fn damaged(&self, damage: Damage) -> OpenError {
-        OpenError::Damage {
-            dir: self.dir.to_owned(),
-            damage,
         }
     }
 }

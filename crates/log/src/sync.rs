@@ -10,6 +10,7 @@ pub(crate) use std::{
     sync::{
         Condvar, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
+        mpsc,
     },
     thread, thread_local,
 };
@@ -19,6 +20,7 @@ pub(crate) use shuttle::{
     sync::{
         Condvar, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
+        mpsc,
     },
     thread, thread_local,
 };

@@ -1,5 +1,6 @@
 //! The events of all streams, in the order in which they happened: for who follows a whole store.
 
+use super::disk::Records;
 use super::indexes::decode;
 use super::record::{self, Record};
 use super::{Inner, LocalStore, lock};

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use dalsegno_log::{IoFailure, ReadError};
 
 use super::disk::Disk;
+use super::disk::Records;
 use super::snapshots::{self, SnapshotInfo};
 use super::{Core, Inner, lock};
 use crate::error::StoreError;

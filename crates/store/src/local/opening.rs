@@ -11,9 +11,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use dalsegno_log::{Reader, TornTail};
+use dalsegno_log::{FoundRecords, Reader, TornTail};
 
-use super::disk::Disk;
+use super::disk::{Disk, Records};
 use super::folder::Folder;
 use super::indexes::Indexes;
 use super::keeper::Keeper;
@@ -71,18 +71,23 @@ impl LocalStore {
         let fs = Arc::clone(&options.fs);
         let folder = Folder::open(fs, dir, options.create)?;
         folder.settle_marker()?;
-        let log = options.log.open(folder.log())?;
-        // Now that nobody else can make one: two may have begun at the same time.
-        let mut folder = Folder::open(folder.fs, &folder.dir, false)?;
-        folder.mutant = options.mutant;
-        let recovery = log.recovery();
-        let opened = Opened {
-            clean: recovery.clean,
-            position: recovery.last_lsn,
-            torn: recovery.torn.clone(),
-            ..Opened::default()
+        let mut opened = Opened::default();
+        // Opening the log waits for the disk; its records are read meanwhile.
+        let log = folder.log();
+        let read = |found: &FoundRecords| {
+            // Now that nobody else can make one: two may have begun at the same time.
+            let mut folder = Folder::open(folder.fs, &folder.dir, false)?;
+            folder.mutant = options.mutant;
+            opened.position = found.last_lsn();
+            let core = Core::load(&folder, found, &mut opened)?;
+            Ok::<_, StoreError>((folder, core))
         };
-        let store = load(folder, options, Disk::Owner(log), opened)?;
+        let (log, read) = options.log.open_reading(log, read)?;
+        let (folder, core) = read?;
+        let recovery = log.recovery();
+        opened.clean = recovery.clean;
+        opened.torn = recovery.torn.clone();
+        let store = assemble(folder, options, Disk::Owner(log), core, opened);
         store.inner.record_opening()?;
         store.inner.keeper.start(&store.inner);
         Ok(store)
@@ -94,44 +99,28 @@ impl LocalStore {
     ) -> Result<LocalStore, StoreError> {
         let folder = Folder::open(Arc::clone(&options.fs), dir, false)?;
         let view = options.log.open_read_only(folder.log())?;
-        let opened = Opened {
+        let mut opened = Opened {
             clean: true,
             position: view.last_lsn(),
             ..Opened::default()
         };
-        let store = load(folder, options, Disk::Reader(Box::new(view)), opened)?;
+        let disk = Disk::Reader(Box::new(view));
+        let core = Core::load(&folder, &disk, &mut opened)?;
+        let store = assemble(folder, options, disk, core, opened);
         store.inner.keeper.start(&store.inner);
         Ok(store)
     }
 }
 
-fn load(
+fn assemble(
     folder: Folder,
     options: &Options,
     disk: Disk,
-    mut opened: Opened,
-) -> Result<LocalStore, StoreError> {
-    let snapshot = newest_snapshot(&folder, &disk, &mut opened)?;
-    let (lsn, state) = match snapshot {
-        Some(snapshot) => (snapshot.lsn, snapshot.state),
-        None => (0, State::default()),
-    };
-    opened.snapshot = (lsn > 0).then_some(lsn);
-    let sealed: Vec<_> = disk.segments().into_iter().filter(|s| s.sealed).collect();
-    let mut core = Core {
-        state,
-        recent: Recent::default(),
-        applied: lsn,
-        snapshot: lsn,
-        erasing_from: 0,
-        without_leftovers: false,
-        written: 0,
-        sealed: Arc::new(sealed),
-        closed: false,
-    };
-    opened.replayed = core.read_on(&disk, &mut opened.notices)?;
+    core: Core,
+    opened: Opened,
+) -> LocalStore {
     let writes = matches!(disk, Disk::Owner(_));
-    let inner = Inner {
+    LocalStore::new(Inner {
         indexes: Indexes::new(folder.clone(), writes),
         watch: Watch::new(core.applied),
         leases: Mutex::new(Leases::default()),
@@ -145,21 +134,18 @@ fn load(
         folder,
         disk,
         opened,
-    };
-    Ok(LocalStore::new(inner))
+    })
 }
 
 /// The newest snapshot that can be read and belongs to this log.
 fn newest_snapshot(
     folder: &Folder,
-    disk: &Disk,
+    disk: &impl Records,
     opened: &mut Opened,
 ) -> Result<Option<Snapshot>, StoreError> {
     let infos = snapshots::list(folder)?;
-    if let Disk::Reader(view) = disk {
-        // The owner may have got further since the log was opened.
-        view.refresh()?;
-    }
+    // The owner may have got further since the log was opened.
+    disk.refresh()?;
     for info in &infos {
         match snapshots::load(folder, info) {
             Ok(snapshot) if snapshot.lsn <= disk.last_lsn() => return Ok(Some(snapshot)),
@@ -183,9 +169,42 @@ fn newest_snapshot(
 }
 
 impl Core {
+    /// The state that a snapshot and the records after it give.
+    fn load(
+        folder: &Folder,
+        records: &impl Records,
+        opened: &mut Opened,
+    ) -> Result<Core, StoreError> {
+        let snapshot = newest_snapshot(folder, records, opened)?;
+        let (lsn, state) = match snapshot {
+            Some(snapshot) => (snapshot.lsn, snapshot.state),
+            None => (0, State::default()),
+        };
+        opened.snapshot = (lsn > 0).then_some(lsn);
+        let mut sealed = records.segments();
+        sealed.retain(|segment| segment.sealed);
+        let mut core = Core {
+            state,
+            recent: Recent::default(),
+            applied: lsn,
+            snapshot: lsn,
+            erasing_from: 0,
+            without_leftovers: false,
+            written: 0,
+            sealed: Arc::new(sealed),
+            closed: false,
+        };
+        opened.replayed = core.read_on(records, &mut opened.notices)?;
+        Ok(core)
+    }
+
     /// Applies the records that are not in the state yet, and takes those that are in no sealed
     /// segment into the recent part. Says how many were applied.
-    pub fn read_on(&mut self, disk: &Disk, notices: &mut Vec<String>) -> Result<u64, StoreError> {
+    pub fn read_on(
+        &mut self,
+        disk: &impl Records,
+        notices: &mut Vec<String>,
+    ) -> Result<u64, StoreError> {
         let sealed = self.sealed.last().map_or(0, |segment| segment.last_lsn);
         let taken = self.recent.last_lsn().max(sealed);
         let start = taken.min(self.applied) + 1;

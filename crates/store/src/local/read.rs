@@ -100,6 +100,9 @@ impl Inner {
 
     fn read_sealed(&self, plan: &Plan, chain: &mut Chain<'_>) -> Result<(), StoreError> {
         let sealed = &plan.sealed;
+        if let Some(at) = self.beginning_in(sealed, chain) {
+            return self.read_part(&sealed[..at], &sealed[at], chain);
+        }
         // Newest first, until one begins early enough.
         let mut parts = Vec::new();
         for (at, info) in sealed.iter().enumerate().rev() {
@@ -134,6 +137,35 @@ impl Inner {
             self.read_part(&sealed[..at], &info, chain)?;
         }
         Ok(())
+    }
+
+    /// The segment that has all that is wanted of the beginning of a stream. It is looked for from
+    /// both ends: how a long run began is not to take longer the more segments came after it. What
+    /// cannot be read is not for this to say: the stream may have nothing in it.
+    fn beginning_in(&self, sealed: &[SegmentInfo], chain: &Chain<'_>) -> Option<usize> {
+        if chain.hashed || chain.from > 1 {
+            return None;
+        }
+        let ask = |at: usize| {
+            let summary = |handle: &Handle| handle.index.stream_summary(chain.stream);
+            let (older, info) = (&sealed[..at], &sealed[at]);
+            self.indexes.ask(&self.disk, older, info, summary).ok()
+        };
+        for oldest in 0..sealed.len() {
+            let newest = sealed.len() - 1 - oldest;
+            if oldest > newest {
+                return None;
+            }
+            if let Some(summary) = ask(oldest)? {
+                let last = summary.first + summary.count - 1;
+                let has_all = summary.first <= chain.from && last >= chain.until;
+                return has_all.then_some(oldest);
+            }
+            if ask(newest)?.is_some_and(|summary| summary.first <= chain.from) {
+                return None;
+            }
+        }
+        None
     }
 
     fn read_part(

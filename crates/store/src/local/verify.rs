@@ -13,7 +13,7 @@ use std::sync::Arc;
 use dalsegno_log::fs::OpenMode;
 use dalsegno_log::{OpenError, ReadError, TornTail, verify_on};
 
-use super::disk::Disk;
+use super::disk::{Disk, Records};
 use super::folder::Folder;
 use super::indexes::{self, Indexes};
 use super::options::Options;

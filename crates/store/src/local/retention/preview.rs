@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::disk::Records;
 use super::super::record::{self, Record};
 use super::super::{Inner, lock};
 use super::{Live, Retention};

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::super::disk::Disk;
+use super::super::disk::{Disk, Records};
 use super::super::opening;
 use super::super::record::{self, Record};
 use super::{Problem, StoreReport};
