@@ -412,7 +412,8 @@ fn who_is_interrupted_goes_on() {
 #[test]
 fn a_terminal_sees_how_far_it_is() {
     let (place, dir) = (Place::folder(), TempDir::new());
-    let parts = (0..30_000).map(|part| format!("Paragraph {part}.\n\n"));
+    // Enough for a quick machine, too: what is done in a moment shows nothing.
+    let parts = (0..120_000).map(|part| format!("Paragraph {part}.\n\n"));
     write(dir.path(), "large.txt", parts.collect::<String>());
     let script = "\"$0\" --store \"$1\" memory add kb \"$2\" --chunk-bytes 100; echo ended";
     let (store, file) = (place.path(), dir.join("large.txt"));
