@@ -334,7 +334,14 @@ class _Loop:
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
-        loop.run_forever()
+        while True:
+            try:
+                loop.run_forever()
+                break
+            except (KeyboardInterrupt, SystemExit):
+                # asyncio ends a loop for these, whichever task has raised it. Its run is left as by a crash, and has
+                # been told so; the loop is that of all the others as well.
+                continue
         # What was left has its last `finally`.
         left = asyncio.all_tasks(loop)
         for task in left:

@@ -6,6 +6,7 @@ import asyncio
 import collections
 import random
 import sys
+import threading
 import time
 import types
 import weakref
@@ -534,3 +535,35 @@ def test_a_task_factory_that_is_set_later_keeps_working(place: Path, is_around: 
             assert (await app.replay("s")).same
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("in_a_task", [False, True])
+def test_who_exits_leaves_the_others_alone(tmp_path: Path, error: type[BaseException], in_a_task: bool) -> None:
+    """One that wants to end the process ends its own run only, and neither those beside it nor those to come."""
+    goes_on = threading.Event()
+
+    @dalsegno.tool(effect="read_only")
+    async def slow() -> int:
+        while not goes_on.is_set():
+            await asyncio.sleep(0.001)
+        return 1
+
+    @dalsegno.agent
+    async def innocent() -> int:
+        return await slow()
+
+    async def exits() -> None:
+        raise error
+
+    @dalsegno.agent
+    async def bad() -> None:
+        await (asyncio.gather(exits()) if in_a_task else exits())
+
+    with dalsegno.open(tmp_path / "store", [innocent, bad]) as app:
+        beside = app.start(innocent, "beside")
+        with pytest.raises(dalsegno.NotMoving, match=error.__name__):
+            app.run(bad, "bad")
+        goes_on.set()
+        assert beside.result() == 1
+        assert app.run(innocent, "after") == 1
