@@ -5,8 +5,9 @@
 **Kill me** at any moment (`kill -9`), and start me again: there is one commit on the branch `agent`, whenever that was.
 A commit is made `once`: it carries the key of its step, so that a probe can find out whether it happened.
 
-**Meddle**: kill me after `tests have failed` and commit something to the branch yourself:
+**Meddle**: kill me while the model is asked, and commit something to the branch yourself:
 
+    EXAMPLE_PACE=5 python examples/coding.py /tmp/coding & sleep 3; kill -9 $!
     git -C /tmp/coding/repository commit --allow-empty -m mine
 
 Start me again: the run notes at each checkpoint where the branch was, sees that it has moved, and asks you before it

@@ -2,9 +2,11 @@
 
     python examples/research.py /tmp/research
 
-**Kill me**: start it, and after a second or two end it with Ctrl-C, or for real:
+**Kill me**: start it, and end it half-way with Ctrl-C, or for real:
 
-    python examples/research.py /tmp/research & sleep 2; kill -9 $!
+    EXAMPLE_PACE=2 python examples/research.py /tmp/research & sleep 3; kill -9 $!
+
+`EXAMPLE_PACE` is how many seconds the model takes for an answer, half a second if nothing is said.
 
 Start it again: it goes on where it was. `/tmp/research/calls.txt` has a line for each time that the model was asked; no
 question is there twice, except one that was being answered when you killed it. The report is written once.
